@@ -1,0 +1,125 @@
+# Sluice. `make run` is everything for the main job, `make test` everything for the tests.
+#
+#   make            build/release/sluice
+#   make run        install what is missing, fetch the demo model, start everything under DIR
+#   make test       units and end to end, plain and under sanitizers
+#   make lint       format, clang-tidy, cppcheck, our own checks
+#   make fuzz       each fuzz target for FUZZ_SECONDS
+#   make bench      kernels, engine, gateway; results under bench/results
+#   make install    into DESTDIR PREFIX
+#
+# SAN=address,undefined or SAN=thread builds into a folder of its own. Variables of `make run`: DIR,
+# MODEL, PORT, TLS_PORT, ADMIN_PORT, DEPS=skip.
+
+CC ?= gcc
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+SAN ?=
+PREFIX ?= /usr/local
+FUZZ_SECONDS ?= 10
+export DIR MODEL PORT TLS_PORT ADMIN_PORT DEPS
+
+comma := ,
+FLAVOUR := $(if $(SAN),$(subst $(comma),-,$(SAN)),release)
+B := build/$(FLAVOUR)
+BUILD_ID := $(shell git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
+
+WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
+        -Wformat=2 -Wvla -Wundef
+# No contraction of a*b+c into fma by the compiler: kernels say where they fuse, so that every build
+# of one instruction set computes the same bits.
+CFLAGS ?= -O2 -g
+# No AVX in code that runs before the machine was asked: variants have files of their own.
+ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -I. -ffp-contract=off -fno-strict-aliasing -pthread \
+             -fstack-protector-strong $(WARN) $(CFLAGS) $(SAN_FLAGS) -MMD -MP
+SAN_FLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
+LDLIBS := -ljansson -lpcre2-8 -lutf8proc -lyaml -lxxhash -lhiredis -lpq -lh2o-evloop -lssl -lcrypto -lz -lm
+PQ_INC := -isystem /usr/include/postgresql
+
+LIB_DIRS := base store auth quota billing engine engine/model engine/text engine/wire engine/backend \
+            engine/core engine/cpu api
+LIB_SRC := $(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.c))
+APP_SRC := $(wildcard app/*.c app/*/*.c)
+LIB_OBJ := $(LIB_SRC:%.c=$(B)/obj/%.o)
+APP_OBJ := $(APP_SRC:%.c=$(B)/obj/%.o)
+LIB := $(B)/libsluice.a
+
+# A test program per file tests/unit/FOLDER/test_NAME.c; helpers in tests/lib.
+UNIT_SRC := $(wildcard tests/unit/*/test_*.c tests/unit/*/*/test_*.c)
+UNIT_BIN := $(UNIT_SRC:tests/unit/%.c=$(B)/unit/%)
+TLIB_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/lib/*.c))
+
+# SQL and Lua travel inside the binary.
+EMBED_SRC := $(wildcard migrations/*.sql quota/*.lua)
+
+.PHONY: all run test unit e2e sanitizers lint fuzz bench install clean deps venv
+all: $(B)/sluice
+
+$(B)/sluice: $(APP_OBJ) $(LIB)
+	$(CC) $(SAN_FLAGS) -pthread -rdynamic -o $@ $(APP_OBJ) $(LIB) $(LDFLAGS) $(LDLIBS)
+
+$(LIB): $(LIB_OBJ)
+	@rm -f $@
+	ar rcs $@ $(LIB_OBJ)
+
+$(B)/obj/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(EXTRA) -c -o $@ $<
+
+# What a folder needs beyond the common flags.
+$(B)/obj/api/%.o: EXTRA = -DH2O_USE_LIBUV=0
+$(B)/obj/store/%.o: EXTRA = $(PQ_INC)
+$(B)/obj/engine/cpu/%_avx2.o: EXTRA = -O3 -mavx2 -mfma -mf16c
+$(B)/obj/engine/cpu/%_avx512.o: EXTRA = -O3 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c
+
+# The build id changes with every commit: only this object depends on it.
+$(B)/build_id: FORCE
+	@mkdir -p $(@D)
+	@echo '$(BUILD_ID)' | cmp -s - $@ || echo '$(BUILD_ID)' > $@
+$(B)/obj/app/version.o: $(B)/build_id
+$(B)/obj/app/version.o: EXTRA = -DSLUICE_BUILD='"$(BUILD_ID)"'
+.PHONY: FORCE
+
+# migrations/*.sql and quota/*.lua become objects through the assembler's .incbin.
+$(B)/gen/embedded.c: $(EMBED_SRC) tools/embed.sh
+	@mkdir -p $(@D)
+	sh tools/embed.sh $(EMBED_SRC) > $@.tmp && mv $@.tmp $@
+$(B)/obj/gen/embedded.o: $(B)/gen/embedded.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -c -o $@ $<
+LIB_OBJ += $(B)/obj/gen/embedded.o
+
+$(B)/unit/%: $(B)/obj/tests/unit/%.o $(TLIB_OBJ) $(LIB)
+	@mkdir -p $(@D)
+	$(CC) $(SAN_FLAGS) -pthread -o $@ $< $(TLIB_OBJ) $(LIB) $(LDFLAGS) -lcmocka $(LDLIBS)
+
+unit: $(UNIT_BIN)
+	@sh tests/run_units.sh $(UNIT_BIN)
+
+# Fuzz targets: clang's libFuzzer over tests/fuzz/fuzz_NAME.c with corpus tests/fuzz/corpus/NAME.
+FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
+FUZZ_BIN := $(FUZZ_SRC:tests/fuzz/%.c=build/fuzz/%)
+FUZZ_LIB_SRC := $(filter-out api/%,$(LIB_SRC)) 
+FUZZ_CFLAGS := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
+FUZZ_OBJ := $(patsubst %.c,build/fuzz/obj/%.o,$(LIB_SRC) $(wildcard tests/lib/*.c)) build/fuzz/obj/gen/embedded.o
+build/fuzz/obj/%.o: %.c
+	@mkdir -p $(@D)
+	clang -O1 $(filter-out -O2,$(ALL_CFLAGS)) $(FUZZ_CFLAGS) $(FUZZ_EXTRA) -c -o $@ $<
+build/fuzz/obj/gen/embedded.o: build/release/gen/embedded.c
+	@mkdir -p $(@D)
+	clang -O1 $(filter-out -O2,$(ALL_CFLAGS)) $(FUZZ_CFLAGS) -c -o $@ $<
+build/fuzz/obj/api/%.o: FUZZ_EXTRA = -DH2O_USE_LIBUV=0
+build/fuzz/obj/store/%.o: FUZZ_EXTRA = $(PQ_INC)
+build/fuzz/obj/engine/cpu/%_avx2.o: FUZZ_EXTRA = -mavx2 -mfma -mf16c
+build/fuzz/obj/engine/cpu/%_avx512.o: FUZZ_EXTRA = -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c
+build/fuzz/libsluice.a: $(FUZZ_OBJ)
+	@rm -f $@
+	ar rcs $@ $(FUZZ_OBJ)
+build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c build/fuzz/libsluice.a
+	clang -O1 $(filter-out -O2,$(ALL_CFLAGS)) -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
+	    -o $@ $< build/fuzz/libsluice.a $(LDLIBS)
+fuzz: $(FUZZ_BIN)
+	@sh tests/run_fuzz.sh $(FUZZ_SECONDS) $(FUZZ_BIN)
+
+-include $(shell find $(B)/obj -name '*.d' 2>/dev/null)

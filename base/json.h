@@ -1,0 +1,30 @@
+/* JSON. Reading: jansson behind our own checks, because its depth limit is a fixed 2048 and it
+ * accepts more than we do. Writing: a small appender for the token path, which allocates nothing
+ * beyond its buffer. RFC 8259. Any thread (a document belongs to one). */
+#ifndef BASE_JSON_H
+#define BASE_JSON_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/status.h"
+
+/* Deepest nesting of arrays and objects that a document from outside may have. Chat requests with
+ * tool schemas stay under 20. */
+#define JSON_DEPTH_MAX 64
+
+/* Parses a document whose top is an object or array. Refuses invalid UTF-8, NUL (raw or \u0000),
+ * duplicate keys, trailing bytes and nesting over `depth_max`. The reason names line and column,
+ * never the content. The caller owns *out (json_decref). */
+MUST_CHECK enum status json_parse(const char *text, size_t len, int depth_max, json_t **out,
+                                  struct reason *why);
+
+/* Appends s as a quoted JSON string (control characters escaped; bytes must be valid UTF-8). */
+void json_put_string(struct buf *b, const char *s, size_t len);
+void json_put_cstr(struct buf *b, const char *s);
+void json_put_int(struct buf *b, int64_t v);
+
+#endif

@@ -1,0 +1,31 @@
+/* Tokens to text for one sequence, as a stream: never half a character, stop strings matched across
+ * token borders, and no more held back than the longest suffix that a stop string could begin with.
+ * Bytes that can't become valid UTF-8 come out as U+FFFD. Control tokens produce no text.
+ * Belongs to one thread. */
+#ifndef ENGINE_TEXT_DETOK_H
+#define ENGINE_TEXT_DETOK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/status.h"
+#include "engine/text/tokenizer.h"
+
+#define STOP_STRINGS_MAX      4   /* as OpenAI's API says */
+#define STOP_STRING_BYTES_MAX 256 /* each; longer is refused at the API */
+
+struct detok;
+
+/* `stops` are copied; n_stops may be 0. The tokenizer must outlive it. */
+MUST_CHECK enum status detok_new(const struct tokenizer *t, const struct text_span *stops,
+                                 size_t n_stops, struct detok **out);
+void detok_free(struct detok *d); /* NULL is fine */
+/* Feeds one token; appends to *out what is safe to send. True: a stop string is complete; the text
+ * before it is out, nothing of it or after it ever is, and later tokens are ignored. */
+bool detok_feed(struct detok *d, int32_t id, struct buf *out);
+/* The sequence ended without a stop string: appends what was held back. */
+void detok_flush(struct detok *d, struct buf *out);
+
+#endif

@@ -82,8 +82,9 @@ struct key_spec {
     const char *tenant, *project; /* names; made when missing */
     const char *name;             /* label of the key */
     uint32_t scopes;
-    struct auth_limits key, tenant; /* tenant's are set only where given (>= 0); -1: leave */
-    int64_t expires_at_s;           /* Unix; 0: never */
+    struct auth_limits key_limits,
+        tenant_limits;    /* the tenant's are set only where given (>= 0); -1: leave */
+    int64_t expires_at_s; /* Unix; 0: never */
 };
 #define KEY_TEXT_BYTES 128
 /* Writes the whole key once into out[KEY_TEXT_BYTES] and its public id. */

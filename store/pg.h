@@ -21,6 +21,11 @@ MUST_CHECK enum status pg_open(const char *conninfo, struct pg **out, struct rea
 MUST_CHECK enum status pg_open_lazy(const char *conninfo, struct pg **out);
 void pg_close(struct pg *p); /* NULL is fine */
 
+/* How long one statement may take as seen from here, so that a frozen server hangs nobody: past it
+ * the connection is dropped and the caller sees ST_UNAVAILABLE. 0: the default (11 s; the server's
+ * own statement_timeout, unless the conninfo sets one, is 10 s). pg_exec_script has 10 minutes. */
+void pg_set_timeout(struct pg *p, int64_t timeout_ms);
+
 /* One statement with n text parameters ($1..$n; NULL: SQL null). *out may be NULL when the rows are
  * of no interest. ST_UNAVAILABLE: no server, or it went away (whether the statement took effect is
  * unknown); ST_CONFLICT: unique or serialization failure; ST_INVALID: anything else the server
@@ -39,6 +44,13 @@ int64_t pg_affected(const struct pg_result *r); /* rows touched by INSERT/UPDATE
 const char *pg_text(const struct pg_result *r, int row, int col); /* NULL: SQL null */
 int64_t pg_int64(const struct pg_result *r, int row, int col);    /* 0 for SQL null */
 bool pg_bool(const struct pg_result *r, int row, int col);
+
+/* Sleeps until a NOTIFY arrives (after a LISTEN by pg_exec), `wake_fd` (-1: none) is readable, the
+ * connection breaks or timeout_ms pass. True only for a NOTIFY. */
+bool pg_wait_notify(struct pg *p, int64_t timeout_ms, int wake_fd);
+/* Changes with every new connection: what a session held (LISTEN, SET, locks) is gone when this
+ * differs. 0: never connected. */
+uint64_t pg_session(const struct pg *p);
 
 /* Threads with a connection each behind one bounded queue: submit works whose on_run receives the
  * struct pg as thread_state, and post the outcome to a loop themselves. */

@@ -68,6 +68,9 @@ void gguf_close(struct gguf *g); /* NULL is fine */
 
 uint32_t gguf_version(const struct gguf *g);
 size_t gguf_file_bytes(const struct gguf *g);
+/* The whole file, and where in it the tensor data begins: for hashing. */
+const void *gguf_bytes(const struct gguf *g);
+size_t gguf_data_start(const struct gguf *g);
 
 /* Metadata. False when the key is absent or has another type; integers of any width are accepted
  * where the value fits; f64 and f32 both give f32. */
@@ -78,6 +81,7 @@ bool gguf_get_string(const struct gguf *g, const char *key, struct gguf_string *
 bool gguf_has(const struct gguf *g, const char *key);
 /* Arrays: element type and count; element access by index (index < n). */
 bool gguf_array(const struct gguf *g, const char *key, enum gguf_type *type, size_t *n);
+/* O(i): strings have no index. */
 bool gguf_array_string(const struct gguf *g, const char *key, size_t i, struct gguf_string *out);
 bool gguf_array_i32(const struct gguf *g, const char *key, size_t i, int32_t *out);
 /* Sequential, O(1) per element: fills out[0..n) (n from gguf_array). */

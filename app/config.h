@@ -1,0 +1,91 @@
+/* The configuration file: YAML, sections of plain keys, read strictly. One table (config_keys.c)
+ * says every key's type, default and bounds; docs/config.md is generated from it by
+ * `sluice check-config --keys`. Unknown and duplicate keys, wrong types and values out of range are
+ * refused with file, line and what is allowed.
+ *
+ * A struct config is immutable after config_load; any thread may read it; strings are its own.
+ * Paths are absolute (those in the file are relative to its folder). "" stands for an optional
+ * text that was not given. */
+#ifndef APP_CONFIG_H
+#define APP_CONFIG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/log.h"
+#include "base/status.h"
+
+struct config {
+    /* model */
+    char *model_path;
+    char *model_id;                   /* as clients name it */
+    int64_t model_context_tokens;     /* 0: the file's own */
+    int64_t model_default_max_tokens; /* 0: what the context leaves */
+
+    /* engine */
+    char *engine_socket;
+    char *engine_mode;      /* "fast", "exact" */
+    char *engine_isa;       /* "auto", "scalar", "avx2", "avx512" */
+    int64_t engine_threads; /* 0: all cores (all but one where there are more than two) */
+    int64_t engine_max_sequences;
+    int64_t engine_max_rows;
+    int64_t engine_kv_mb;
+    int64_t engine_queue_max;
+
+    /* server */
+    char *listen;
+    int64_t port;
+    int64_t tls_port; /* 0: none */
+    char *tls_cert, *tls_key;
+    char *admin_listen;
+    int64_t admin_port; /* 0: none */
+    int64_t http_loops;
+    int64_t body_max_bytes;
+    int64_t buffered_max_bytes;
+    int64_t connections_max;
+    int64_t ping_ms;
+    int64_t request_max_ms;
+    int64_t drain_ms;
+    int64_t text_threads;
+    int64_t text_queue;
+
+    /* postgres, redis */
+    char *postgres_conninfo; /* secret */
+    int64_t postgres_threads;
+    int64_t postgres_queue;
+    char *redis_socket;
+    int64_t redis_connect_timeout_ms;
+    int64_t redis_command_timeout_ms;
+    int64_t redis_in_flight_max;
+
+    /* auth */
+    char *auth_pepper_file;
+    char *auth_pepper; /* secret: the file's content */
+    int64_t auth_poll_ms;
+    int64_t auth_stale_max_ms;
+    int64_t auth_cache_max;
+
+    /* quota, billing, log */
+    int64_t reserve_output_tokens;
+    char *journal_dir;
+    int64_t billing_post_ms;
+    int64_t journal_segment_bytes;
+    char *log_level_name;
+    enum log_level log_level;
+};
+
+/* Everything, the pepper's file included: for the gateway and the administrator's commands.
+ * ST_NOT_FOUND, ST_INVALID, ST_FORBIDDEN (a secret's file that everyone may read); the reason
+ * begins with "FILE:LINE: " where a line is at fault, and names the key. */
+MUST_CHECK enum status config_load(const char *path, struct config **out, struct reason *why);
+/* For the engine process: only sections model, engine and log are required, no secret is read and
+ * none stays in memory. */
+MUST_CHECK enum status config_load_engine(const char *path, struct config **out,
+                                          struct reason *why);
+/* From memory, for tests and fuzzing: `name` stands in messages, `dir` is what paths are relative
+ * to. Reads no file; auth_pepper stays "". */
+MUST_CHECK enum status config_parse(const char *text, size_t len, const char *name, const char *dir,
+                                    struct config **out, struct reason *why);
+void config_free(struct config *c); /* NULL is fine; secrets are wiped */
+
+#endif

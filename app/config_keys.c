@@ -1,0 +1,246 @@
+#include "app/config_keys.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "app/config.h"
+#include "base/size.h"
+
+/* sun_path holds 108 bytes with its NUL (unix(7)). */
+#define SOCKET_PATH_MAX 107
+#define PATH_BYTES_MAX  4000
+#define MIB             (1 << 20)
+
+static const char *const modes[] = {"fast", "exact", NULL};
+static const char *const isas[] = {"auto", "scalar", "avx2", "avx512", NULL};
+static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
+
+#define AT(field) offsetof(struct config, field)
+#define INT(key, field, def, lo, hi, text)                                                         \
+    {                                                                                              \
+        .name = key, .kind = CONFIG_INT, .offset = AT(field), .fallback = def, .min = lo,          \
+        .max = hi, .help = text                                                                    \
+    }
+#define ENGINE_INT(key, field, def, lo, hi, text)                                                  \
+    {                                                                                              \
+        .name = key, .kind = CONFIG_INT, .offset = AT(field), .fallback = def, .min = lo,          \
+        .max = hi, .engine = true, .help = text                                                    \
+    }
+#define TEXT(key, field, def, lo, hi, text)                                                        \
+    {                                                                                              \
+        .name = key, .kind = CONFIG_TEXT, .offset = AT(field), .fallback = def, .min = lo,         \
+        .max = hi, .help = text                                                                    \
+    }
+#define PATH(key, field, def, hi, text)                                                            \
+    {                                                                                              \
+        .name = key, .kind = CONFIG_PATH, .offset = AT(field), .fallback = def, .min = 1,          \
+        .max = hi, .help = text                                                                    \
+    }
+#define CHOICE(key, field, def, list, text)                                                        \
+    {                                                                                              \
+        .name = key, .kind = CONFIG_CHOICE, .offset = AT(field), .fallback = def, .choices = list, \
+        .engine = true, .help = text                                                               \
+    }
+
+/* clang-format off: one entry reads as one paragraph */
+const struct config_key config_keys[] = {
+    {.name = "model.path",
+     .kind = CONFIG_PATH,
+     .offset = AT(model_path),
+     .min = 1,
+     .max = PATH_BYTES_MAX,
+     .engine = true,
+     .help = "The model's GGUF file."},
+    {.name = "model.id",
+     .kind = CONFIG_TEXT,
+     .offset = AT(model_id),
+     .min = 1,
+     .max = 95,
+     .engine = true,
+     .help = "How clients name the model. A price of that name must exist: requests for a model "
+             "without one are refused."},
+    ENGINE_INT("model.context_tokens", model_context_tokens, "0", 0, 1 << 24,
+               "Longest prompt and output of a request together. 0: what the file says."),
+    INT("model.default_max_tokens", model_default_max_tokens, "0", 0, 1 << 24,
+        "Output tokens of a request that names no maximum. 0: what the context leaves."),
+
+    {.name = "engine.socket",
+     .kind = CONFIG_PATH,
+     .offset = AT(engine_socket),
+     .min = 1,
+     .max = SOCKET_PATH_MAX,
+     .engine = true,
+     .help = "Unix socket where the engine process listens and the gateway connects."},
+    CHOICE(
+        "engine.mode", engine_mode, "fast", modes,
+        "Numeric mode: `fast` quantizes activations and keeps F16 KV, `exact` computes in F32 and "
+        "is the reference."),
+    CHOICE("engine.isa", engine_isa, "auto", isas,
+           "Kernels to use; one that the machine lacks is refused."),
+    ENGINE_INT("engine.threads", engine_threads, "0", 0, 1024,
+               "Compute threads. 0: all cores, all but one where there are more than two."),
+    ENGINE_INT("engine.max_sequences", engine_max_sequences, "64", 1, 4096,
+               "Most sequences in one step; further requests wait."),
+    ENGINE_INT(
+        "engine.max_rows", engine_max_rows, "512", 1, 65536,
+        "Most tokens (prefill and decode) in one step. More fill the caches better and make each "
+        "token of a running stream wait longer."),
+    ENGINE_INT("engine.kv_mb", engine_kv_mb, "1024", 1, 1 << 20, "Memory for KV pages, in MiB."),
+    ENGINE_INT("engine.queue_max", engine_queue_max, "1024", 1, 1 << 20,
+               "Jobs that may wait in the engine; more are answered with 503."),
+
+    TEXT("server.listen", listen, "127.0.0.1", 1, 255, "Address of the API's listeners."),
+    INT("server.port", port, "8080", 1, 65535, "HTTP/1.1 and cleartext HTTP/2."),
+    INT("server.tls_port", tls_port, "0", 0, 65535,
+        "TLS 1.2 and 1.3 with ALPN. 0: no TLS listener."),
+    PATH("server.tls_cert", tls_cert, "", PATH_BYTES_MAX,
+         "Certificate chain, PEM. Needed with `server.tls_port`."),
+    PATH("server.tls_key", tls_key, "", PATH_BYTES_MAX,
+         "The certificate's private key, PEM. Needed with `server.tls_port`."),
+    TEXT("server.admin_listen", admin_listen, "127.0.0.1", 1, 255,
+         "Address of the listener for health and metrics."),
+    INT("server.admin_port", admin_port, "9090", 0, 65535, "Health and metrics. 0: none."),
+    INT("server.loops", http_loops, "1", 1, 64,
+        "Threads that serve HTTP. One carries thousands of streams; the engine needs the cores."),
+    INT("server.body_max_bytes", body_max_bytes, "8388608", 1024, 256 * MIB,
+        "Largest request body; more is a 413."),
+    INT("server.buffered_max_bytes", buffered_max_bytes, "268435456", 1024, INT64_C(1) << 36,
+        "Request bodies held at one time, all requests of a loop together; more is a 503."),
+    INT("server.connections_max", connections_max, "4096", 1, 1 << 20,
+        "Open connections per loop."),
+    INT("server.ping_ms", ping_ms, "5000", 100, 600000,
+        "A stream that is silent for so long gets a comment, so that nothing between closes it."),
+    INT("server.request_max_ms", request_max_ms, "600000", 1000, 86400000,
+        "Longest life of a request; also how long a concurrency slot outlives a dead gateway."),
+    INT("server.drain_ms", drain_ms, "10000", 0, 3600000,
+        "How long running requests may go on after SIGTERM; then they are cancelled and settled."),
+    INT("server.text_threads", text_threads, "1", 1, 64,
+        "Threads that tokenize and render prompts."),
+    INT("server.text_queue", text_queue, "1024", 1, 1 << 20,
+        "Prompts that may wait for them; more are a 503."),
+
+    {.name = "postgres.conninfo",
+     .kind = CONFIG_TEXT,
+     .offset = AT(postgres_conninfo),
+     .min = 1,
+     .max = 4000,
+     .secret = true,
+     .help = "How to reach PostgreSQL: a libpq connection string or URI."},
+    INT("postgres.threads", postgres_threads, "2", 1, 64,
+        "Connections for lookups and usage queries, one thread each."),
+    INT("postgres.queue", postgres_queue, "1024", 1, 1 << 20,
+        "Lookups that may wait for them; more are a 503."),
+
+    PATH("redis.socket", redis_socket, NULL, SOCKET_PATH_MAX,
+         "Unix socket of Redis. It must run with `maxmemory-policy noeviction`."),
+    INT("redis.connect_timeout_ms", redis_connect_timeout_ms, "1000", 10, 60000,
+        "Deadline of a connection attempt."),
+    INT("redis.command_timeout_ms", redis_command_timeout_ms, "1000", 10, 60000,
+        "Deadline of a command; a Redis that is slower counts as away."),
+    INT("redis.in_flight_max", redis_in_flight_max, "4096", 1, 1 << 20,
+        "Commands waiting for an answer, per loop; more are a 503."),
+
+    {.name = "auth.pepper_file",
+     .kind = CONFIG_PATH,
+     .offset = AT(auth_pepper_file),
+     .min = 1,
+     .max = PATH_BYTES_MAX,
+     .secret = true,
+     .help = "File with the key of the HMAC over API keys: at least 64 hex digits. Whoever has it "
+             "and the database can test guesses of keys; with it lost, every key is void."},
+    INT("auth.poll_ms", auth_poll_ms, "500", 50, 60000,
+        "How often the change log is read: a disabled key stops within that time."),
+    INT("auth.stale_max_ms", auth_stale_max_ms, "60000", 1000, 86400000,
+        "How long cached answers about keys serve while PostgreSQL is away."),
+    INT("auth.cache_max", auth_cache_max, "65536", 16, 1 << 24,
+        "Keys and refusals kept in memory."),
+
+    INT("quota.reserve_output_tokens", reserve_output_tokens, "1024", 1, 1 << 24,
+        "Most output tokens that the tokens-per-minute limit reserves for a request; what it "
+        "really took is settled at its end."),
+
+    PATH("billing.journal_dir", journal_dir, NULL, PATH_BYTES_MAX,
+         "Folder of the usage journal, on a disk that survives. Locked by one gateway."),
+    INT("billing.post_ms", billing_post_ms, "200", 10, 60000,
+        "How often usage rows go to PostgreSQL."),
+    INT("billing.segment_bytes", journal_segment_bytes, "16777216", MIB, 1024 * MIB,
+        "Size at which the journal begins a new file."),
+
+    CHOICE("log.level", log_level_name, "info", levels, "Events below it are not written."),
+};
+/* clang-format on */
+const size_t config_keys_count = COUNT_OF(config_keys);
+
+const struct config_key *config_key_find(const char *section, const char *key)
+{
+    size_t n = strlen(section);
+
+    for (size_t i = 0; i < config_keys_count; i++) {
+        const char *name = config_keys[i].name;
+
+        if (strncmp(name, section, n) == 0 && name[n] == '.' && strcmp(name + n + 1, key) == 0)
+            return &config_keys[i];
+    }
+    return NULL;
+}
+
+void config_key_allowed(const struct config_key *k, struct buf *out)
+{
+    switch (k->kind) {
+    case CONFIG_INT:
+        buf_printf(out, "an integer from %" PRId64 " to %" PRId64, k->min, k->max);
+        break;
+    case CONFIG_TEXT:
+        buf_printf(out, "a text of %" PRId64 " to %" PRId64 " bytes", k->min, k->max);
+        break;
+    case CONFIG_PATH:
+        buf_printf(out, "a path of at most %" PRId64 " bytes", k->max);
+        break;
+    case CONFIG_CHOICE:
+        buf_puts(out, "one of ");
+        for (size_t i = 0; k->choices[i] != NULL; i++)
+            buf_printf(out, "%s%s", i > 0 ? ", " : "", k->choices[i]);
+        break;
+    }
+}
+
+static size_t section_length(const struct config_key *k)
+{
+    return strcspn(k->name, ".");
+}
+
+static bool opens_section(size_t i)
+{
+    size_t n = section_length(&config_keys[i]);
+
+    return i == 0 || strncmp(config_keys[i].name, config_keys[i - 1].name, n + 1) != 0;
+}
+
+static void put_row(struct buf *out, const struct config_key *k)
+{
+    buf_printf(out, "| `%s` | ", k->name);
+    config_key_allowed(k, out);
+    if (k->fallback == NULL)
+        buf_puts(out, " | required");
+    else if (k->fallback[0] == '\0')
+        buf_puts(out, " | none");
+    else
+        buf_printf(out, " | `%s`", k->fallback);
+    buf_printf(out, " | %s |\n", k->help);
+}
+
+void config_keys_markdown(struct buf *out)
+{
+    buf_puts(out,
+             "# Configuration\n\n"
+             "The file is YAML: sections of plain keys, no anchors, aliases or tags. Paths are "
+             "relative to the\nfile's folder. `sluice check-config FILE` says whether a file "
+             "is right; this page is written by\n`sluice check-config --keys`.\n");
+    for (size_t i = 0; i < config_keys_count; i++) {
+        if (opens_section(i))
+            buf_printf(
+                out, "\n## %.*s\n\n| key | allowed | default | what it does |\n|---|---|---|---|\n",
+                (int)section_length(&config_keys[i]), config_keys[i].name);
+        put_row(out, &config_keys[i]);
+    }
+}

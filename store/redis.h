@@ -47,7 +47,7 @@ typedef void (*redis_callback)(void *arg, const struct redis_answer *a);
 
 MUST_CHECK enum status redis_open(struct loop *loop, const struct redis_config *cfg,
                                   struct redis **out);
-/* Outstanding commands end with ST_UNAVAILABLE from inside. NULL is fine. */
+/* Outstanding commands end with ST_UNAVAILABLE from inside. Not from an on_answer. NULL is fine. */
 void redis_close(struct redis *r);
 bool redis_is_connected(const struct redis *r);
 

@@ -45,15 +45,20 @@ LIB_OBJ := $(LIB_SRC:%.c=$(B)/obj/%.o)
 APP_OBJ := $(APP_SRC:%.c=$(B)/obj/%.o)
 LIB := $(B)/libsluice.a
 
-# A test program per file tests/unit/FOLDER/test_NAME.c; helpers in tests/lib.
+# A test program per file tests/unit/FOLDER/test_NAME.c, which needs nothing but itself, and
+# tests/integration/FOLDER/test_NAME.c, which starts its own PostgreSQL and Redis; helpers in tests/lib.
 UNIT_SRC := $(wildcard tests/unit/*/test_*.c tests/unit/*/*/test_*.c)
 UNIT_BIN := $(UNIT_SRC:tests/unit/%.c=$(B)/unit/%)
+INTEGRATION_SRC := $(wildcard tests/integration/*/test_*.c)
+INTEGRATION_BIN := $(INTEGRATION_SRC:tests/integration/%.c=$(B)/integration/%)
+# Commands whose objects tests may link (config, the launcher's pure parts): all of app/ but main.
+APP_LIB := $(B)/libapp.a
 TLIB_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/lib/*.c))
 
 # SQL and Lua travel inside the binary.
 EMBED_SRC := $(wildcard migrations/*.sql quota/*.lua)
 
-.PHONY: all run test unit e2e sanitizers lint fuzz bench install clean deps venv
+.PHONY: all run test unit integration e2e lint fuzz bench install clean venv
 all: $(B)/sluice
 
 $(B)/sluice: $(APP_OBJ) $(LIB)
@@ -90,23 +95,71 @@ $(B)/obj/gen/embedded.o: $(B)/gen/embedded.c
 	$(CC) $(ALL_CFLAGS) -c -o $@ $<
 LIB_OBJ += $(B)/obj/gen/embedded.o
 
-$(B)/unit/%: $(B)/obj/tests/unit/%.o $(TLIB_OBJ) $(LIB)
+$(APP_LIB): $(APP_OBJ)
+	@rm -f $@
+	ar rcs $@ $(filter-out %/app/main.o,$(APP_OBJ))
+
+TEST_LIBS = $(TLIB_OBJ) $(APP_LIB) $(LIB)
+TEST_LINK = $(CC) $(SAN_FLAGS) -pthread -o $@ $< $(TEST_LIBS) $(LDFLAGS) -lcmocka $(LDLIBS)
+$(B)/unit/%: $(B)/obj/tests/unit/%.o $(TEST_LIBS)
 	@mkdir -p $(@D)
-	$(CC) $(SAN_FLAGS) -pthread -o $@ $< $(TLIB_OBJ) $(LIB) $(LDFLAGS) -lcmocka $(LDLIBS)
+	$(TEST_LINK)
+$(B)/integration/%: $(B)/obj/tests/integration/%.o $(TEST_LIBS)
+	@mkdir -p $(@D)
+	$(TEST_LINK)
+.SECONDARY:
 
 unit: $(UNIT_BIN)
 	@sh tests/run_units.sh $(UNIT_BIN)
 
+integration: $(INTEGRATION_BIN)
+	@sh tests/run_units.sh $(INTEGRATION_BIN)
+
+# The official SDKs against the real server, PostgreSQL, Redis and model. PYTEST_ARGS narrows it.
+e2e: $(B)/sluice venv
+	SLUICE_BIN=$(CURDIR)/$(B)/sluice .venv/bin/python -m pytest -c tests/e2e/pytest.ini tests/e2e $(PYTEST_ARGS)
+
+# Everything for the tests: what is missing is installed and fetched first.
+test:
+	sh tools/deps.sh test
+	sh tools/fetch_model.sh
+	$(MAKE) all unit integration
+	$(MAKE) e2e
+	$(MAKE) SAN=address,undefined all unit integration e2e
+	$(MAKE) SAN=thread all unit integration e2e
+	$(MAKE) fuzz FUZZ_SECONDS=5
+
+venv: .venv/installed
+.venv/installed: tests/requirements.txt
+	test -x .venv/bin/python || python3 -m venv .venv
+	.venv/bin/pip -q --disable-pip-version-check install -r tests/requirements.txt
+	@touch $@
+
+run:
+	@sh tools/run.sh
+
+lint: all
+	@sh tests/lint/run.sh $(B)/sluice
+
+bench: all
+	@sh bench/run.sh $(B)/sluice
+
+install: all
+	install -D -m 0755 $(B)/sluice $(DESTDIR)$(PREFIX)/bin/sluice
+
+clean:
+	rm -rf build
+
 # Fuzz targets: clang's libFuzzer over tests/fuzz/fuzz_NAME.c with corpus tests/fuzz/corpus/NAME.
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 FUZZ_BIN := $(FUZZ_SRC:tests/fuzz/%.c=build/fuzz/%)
-FUZZ_LIB_SRC := $(filter-out api/%,$(LIB_SRC)) 
 FUZZ_CFLAGS := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
-FUZZ_OBJ := $(patsubst %.c,build/fuzz/obj/%.o,$(LIB_SRC) $(wildcard tests/lib/*.c)) build/fuzz/obj/gen/embedded.o
+FUZZ_OBJ := $(patsubst %.c,build/fuzz/obj/%.o,$(LIB_SRC) $(filter-out app/main.c,$(APP_SRC)) $(wildcard tests/lib/*.c)) \
+            build/fuzz/obj/gen/embedded.o
 build/fuzz/obj/%.o: %.c
 	@mkdir -p $(@D)
 	clang -O1 $(filter-out -O2,$(ALL_CFLAGS)) $(FUZZ_CFLAGS) $(FUZZ_EXTRA) -c -o $@ $<
-build/fuzz/obj/gen/embedded.o: build/release/gen/embedded.c
+build/fuzz/obj/gen/embedded.o: $(B)/gen/embedded.c
 	@mkdir -p $(@D)
 	clang -O1 $(filter-out -O2,$(ALL_CFLAGS)) $(FUZZ_CFLAGS) -c -o $@ $<
 build/fuzz/obj/api/%.o: FUZZ_EXTRA = -DH2O_USE_LIBUV=0

@@ -1,0 +1,152 @@
+"""Every bad input is a 4xx in OpenAI's shape, and nothing is reserved or billed."""
+
+import json
+import socket
+
+import httpx2
+import pytest
+
+from conftest import MODEL_ID, SLOW
+
+GOOD = {"model": MODEL_ID, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 2}
+
+
+def body(**changes):
+    b = {**GOOD, **changes}
+    return json.dumps({k: v for k, v in b.items() if v is not ...}).encode()
+
+
+NESTED = b'{"model":"' + MODEL_ID.encode() + b'","messages":' + b"[" * 200 + b"]" * 200 + b"}"
+LONG = "word " * 9000
+
+# name, path, body, status, param (None: no field), code (None: any)
+CASES = [
+    ("malformed", "chat/completions", b'{"model": ', 400, None, None),
+    ("empty body", "chat/completions", b"", 400, None, None),
+    ("not an object", "chat/completions", b"[1]", 400, None, None),
+    ("unknown model", "chat/completions", body(model="gpt-9"), 404, "model", "model_not_found"),
+    ("no model", "chat/completions", body(model=...), 400, "model", None),
+    ("model not a string", "chat/completions", body(model=5), 400, "model", None),
+    ("no messages", "chat/completions", body(messages=...), 400, "messages", None),
+    ("empty messages", "chat/completions", body(messages=[]), 400, "messages", None),
+    ("messages not a list", "chat/completions", body(messages="hi"), 400, "messages", None),
+    ("message not an object", "chat/completions", body(messages=["hi"]), 400, "messages[0]", None),
+    ("unknown role", "chat/completions", body(messages=[{"role": "king", "content": "x"}]), 400, "messages[0].role", None),
+    ("content a number", "chat/completions", body(messages=[{"role": "user", "content": 3}]), 400, "messages[0].content", None),
+    ("image part", "chat/completions",
+     body(messages=[{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]), 400,
+     "messages[0].content[0].type", None),
+    ("temperature a string", "chat/completions", body(temperature="hot"), 400, "temperature", None),
+    ("temperature 3", "chat/completions", body(temperature=3), 400, "temperature", None),
+    ("top_p 2", "chat/completions", body(top_p=2), 400, "top_p", None),
+    ("prompt over the context", "chat/completions", body(messages=[{"role": "user", "content": LONG}]), 400,
+     "messages", "context_length_exceeded"),
+    ("max_tokens 0", "chat/completions", body(max_tokens=0), 400, "max_tokens", None),
+    ("max_tokens above the context", "chat/completions", body(max_tokens=10**6), 400, "max_tokens", None),
+    ("max_tokens a float", "chat/completions", body(max_tokens=1.5), 400, "max_tokens", None),
+    ("n a million", "chat/completions", body(n=10**6), 400, "n", None),
+    ("n 2", "chat/completions", body(n=2), 400, "n", "unsupported_parameter"),
+    ("logit_bias", "chat/completions", body(logit_bias={"5": 1}), 400, "logit_bias", "unsupported_parameter"),
+    ("tools", "chat/completions", body(tools=[{"type": "function", "function": {"name": "f"}}]), 400, "tools",
+     "unsupported_parameter"),
+    ("stop too many", "chat/completions", body(stop=["a"] * 5), 400, "stop", None),
+    ("stop empty", "chat/completions", body(stop=[""]), 400, "stop", None),
+    ("stream a string", "chat/completions", body(stream="yes"), 400, "stream", None),
+    ("stream_options without stream", "chat/completions", body(stream_options={"include_usage": True}), 400,
+     "stream_options", None),
+    ("seed a string", "chat/completions", body(seed="x"), 400, "seed", None),
+    ("nesting", "chat/completions", NESTED, 400, None, None),
+    ("invalid UTF-8", "chat/completions", body().replace(b"hi", b"h\xff"), 400, None, None),
+    ("raw NUL", "chat/completions", body().replace(b"hi", b"h\x00"), 400, None, None),
+    ("escaped NUL", "chat/completions", body().replace(b"hi", b"h\\u0000"), 400, None, None),
+    ("key twice", "chat/completions", b'{"model":"a","model":"b"}', 400, None, None),
+    ("lone surrogate", "chat/completions", body().replace(b"hi", b"\\ud800"), 400, None, None),
+    ("prompt missing", "completions", body(messages=...), 400, "prompt", None),
+    ("prompt empty", "completions", body(messages=..., prompt=""), 400, "prompt", None),
+    ("prompt two strings", "completions", body(messages=..., prompt=["a", "b"]), 400, "prompt", None),
+    ("prompt id out of range", "completions", body(messages=..., prompt=[10**6]), 400, "prompt", None),
+    ("echo", "completions", body(messages=..., prompt="a", echo=True), 400, "echo", "unsupported_parameter"),
+]
+
+
+def check_error(r, status, param=..., code=None):
+    assert r.status_code == status, r.text
+    assert r.headers["content-type"].startswith("application/json")
+    error = r.json()["error"]
+    assert set(r.json()) == {"error"} and set(error) == {"message", "type", "param", "code"}
+    assert isinstance(error["message"], str) and error["message"] and isinstance(error["type"], str)
+    if param is not ...:
+        assert error["param"] == param
+    if code is not None:
+        assert error["code"] == code
+
+
+@pytest.fixture(scope="module")
+def key(stack):
+    return stack.new_key("badinput", rpm=1000, tpm=1000000, concurrency=5)
+
+
+@pytest.fixture(params=["http/1.1", "h2c"])
+def client(request):
+    h2 = request.param == "h2c"
+    with httpx2.Client(http1=not h2, http2=h2, timeout=60 * SLOW) as c:
+        yield c
+
+
+@pytest.mark.parametrize("name,path,data,status,param,code", CASES, ids=[c[0] for c in CASES])
+def test_refused(stack, key, client, name, path, data, status, param, code):
+    r = client.post(f"{stack.base}/v1/{path}", content=data, headers={"authorization": f"Bearer {key}"})
+    check_error(r, status, param, code)
+
+
+def test_no_key_and_wrong_keys(stack, client):
+    url = stack.base + "/v1/chat/completions"
+    good = stack.demo_key
+    for header in ({}, {"authorization": "Bearer "}, {"authorization": "Basic abc"},
+                   {"authorization": "Bearer sk-other-123"}, {"authorization": f"Bearer {good[:-1]}"},
+                   {"authorization": f"Bearer {good}x"}, {"authorization": f"Bearer {'a' * 4000}"}):
+        check_error(client.post(url, content=body(), headers=header), 401, None, "invalid_api_key")
+
+
+def test_a_body_of_20_mb_is_413_as_json(stack, key, client):
+    data = body(messages=[{"role": "user", "content": "x" * 20_000_000}])
+    r = client.post(stack.base + "/v1/chat/completions", content=data, headers={"authorization": f"Bearer {key}"})
+    check_error(r, 413)
+
+    def chunks():
+        for i in range(0, len(data), 65536):
+            yield data[i:i + 65536]
+    r = client.post(stack.base + "/v1/chat/completions", content=chunks(), headers={"authorization": f"Bearer {key}"})
+    check_error(r, 413)
+
+
+def test_unknown_paths_and_methods(stack, key, client):
+    check_error(client.get(stack.base + "/v1/nothing", headers={"authorization": f"Bearer {key}"}), 404)
+    r = client.get(stack.base + "/v1/chat/completions", headers={"authorization": f"Bearer {key}"})
+    check_error(r, 405)
+    assert "POST" in r.headers["allow"]
+
+
+def test_a_key_without_the_scope_is_forbidden(stack, client):
+    key = stack.new_key("badinput", scopes="usage")
+    r = client.post(stack.base + "/v1/chat/completions", content=body(), headers={"authorization": f"Bearer {key}"})
+    check_error(r, 403)
+
+
+def test_broken_http_does_not_hurt(stack):
+    for raw in (b"GARBAGE\r\n\r\n", b"POST /v1/models HTTP/1.1\r\ncontent-length: 99999999999999999999\r\n\r\n",
+                b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 100, b"\x16\x03\x01" + b"\x00" * 50):
+        with socket.create_connection(("127.0.0.1", stack.port), timeout=10) as s:
+            s.sendall(raw)
+            s.shutdown(socket.SHUT_WR)
+            while s.recv(65536):
+                pass
+    assert stack.is_ready()
+
+
+def test_nothing_of_it_was_reserved_or_billed(stack, key):
+    """Runs last in this file: what the cases above left behind is nothing."""
+    assert stack.rows("t.name = 'badinput'") == []
+    r = stack.chat(key=key)
+    assert r.status_code == 200
+    assert int(r.headers["x-ratelimit-remaining-requests"]) == 999

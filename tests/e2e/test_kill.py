@@ -1,0 +1,145 @@
+"""kill -9 of anything in mid-load: all come back, clients get clean errors, every admitted request is one row."""
+
+import json
+import threading
+import time
+
+import httpx2
+import pytest
+
+from conftest import MODEL_ID, SLOW, sse_events, wait_for
+
+CLIENTS = 12
+
+
+class Load:
+    """Clients that stream one request after the other until told to stop. Each request has its own id."""
+
+    def __init__(self, stack, key):
+        self.stack, self.key = stack, key
+        self.stopping = threading.Event()
+        self.lock = threading.Lock()
+        self.started = {}   # client request id -> completion id, for answers that began (200)
+        self.done = {}      # client request id -> (usage) of those that saw the end
+        self.errors = []    # status codes and in-stream errors
+        self.odd = []       # anything that is not a clean error
+        self.threads = [threading.Thread(target=self.run, args=(i,)) for i in range(CLIENTS)]
+        for t in self.threads:
+            t.start()
+
+    def stop(self):
+        self.stopping.set()
+        for t in self.threads:
+            t.join(120 * SLOW)
+        assert not any(t.is_alive() for t in self.threads), "a request hangs"
+
+    def run(self, i):
+        n = 0
+        while not self.stopping.is_set():
+            n += 1
+            self.one(f"c{i}-{n}")
+
+    def one(self, name):
+        body = {"model": MODEL_ID, "messages": [{"role": "user", "content": f"Tell me a story, number {name}."}],
+                "max_tokens": 48, "temperature": 0.7, "stream": True, "stream_options": {"include_usage": True}}
+        try:
+            with httpx2.Client(timeout=60 * SLOW) as c, c.stream(
+                    "POST", self.stack.base + "/v1/chat/completions", json=body,
+                    headers={"authorization": f"Bearer {self.key}", "x-client-request-id": name}) as r:
+                if r.status_code != 200:
+                    r.read()
+                    self.note(self.errors, r.status_code)
+                    if set(r.json()["error"]) != {"message", "type", "param", "code"}:
+                        self.note(self.odd, r.text)
+                    time.sleep(0.1)
+                    return
+                text = ""
+                for part in r.iter_text():
+                    text += part
+                    if name not in self.started and "chatcmpl-" in text:
+                        with self.lock:
+                            self.started[name] = text[text.index("chatcmpl-"):][9:41]
+            self.finish(name, sse_events(text))
+        except httpx2.TransportError as e:  # the gateway itself was killed
+            self.note(self.errors, type(e).__name__)
+            time.sleep(0.1)
+
+    def finish(self, name, events):
+        if events and events[-1] == "[DONE]":
+            with self.lock:
+                self.done[name] = events[-2]["usage"]
+        elif events and "error" in events[-1]:
+            self.note(self.errors, events[-1]["error"]["code"] or events[-1]["error"]["type"])
+        else:
+            self.note(self.errors, "cut")
+
+    def note(self, where, what):
+        with self.lock:
+            where.append(what)
+
+
+@pytest.mark.parametrize("victim", ["engine", "gateway", "redis", "postgres"])
+def test_kill_9_in_mid_load(own_stack, victim):
+    stack = own_stack.start()
+    key = stack.new_key("victim", rpm=100000, tpm=100000000, concurrency=100)
+    load = Load(stack, key)
+    try:
+        wait_for("answers", lambda: len(load.done) >= CLIENTS, 60 * SLOW)
+        old = stack.kill(victim)
+        wait_for("its successor", lambda: stack.pid_of(victim) not in (None, old), 30 * SLOW)
+        stack.wait_ready(30)
+        before = len(load.done)
+        wait_for("answers again", lambda: len(load.done) >= before + CLIENTS, 60 * SLOW)
+    finally:
+        load.stop()
+    assert load.odd == []
+
+    wait_for("every started request's row", lambda: set(load.started) <= {
+        r["client_request_id"] for r in stack.rows("t.name = 'victim'")}, 20 * SLOW, 0.3)
+    rows = stack.rows("t.name = 'victim'")
+    names = [r["client_request_id"] for r in rows]
+    assert len(names) == len(set(names)), "a request has two rows"
+    by_name = {r["client_request_id"]: r for r in rows}
+    for name, usage in load.done.items():
+        row = by_name[name]
+        assert row["outcome"] == "completed"
+        assert (row["prompt_tokens"], row["output_tokens"]) == (usage["prompt_tokens"], usage["completion_tokens"])
+    for name, row in by_name.items():
+        assert 0 <= row["output_tokens"] <= 48
+        assert row["outcome"] in {"engine": ("completed", "failed"), "gateway": ("completed", "interrupted", "cancelled")}.get(
+            victim, ("completed",)), f"{name}: {row['outcome']}"
+    # the report is the rows' sum
+    report = [json.loads(line) for line in stack.cli(
+        "usage", "--config", str(stack.config), "--tenant", "victim", "--format", "jsonl").stdout.splitlines()]
+    assert sum(r["output_tokens"] for r in report) == sum(r["output_tokens"] for r in rows)
+
+
+def test_a_frozen_redis_hangs_nobody(own_stack):
+    import signal
+    stack = own_stack.start()
+    pid = stack.kill("redis", signal.SIGSTOP)
+    try:
+        t = time.monotonic()
+        r = stack.chat()
+        assert r.status_code == 503 and int(r.headers["retry-after"]) >= 1
+        assert time.monotonic() - t < 5 * SLOW
+    finally:
+        import os
+        os.kill(pid, signal.SIGCONT)
+    wait_for("service again", lambda: stack.chat().status_code == 200, 20 * SLOW, 0.3)
+
+
+def test_postgres_away_costs_nothing_but_the_wait(own_stack):
+    """Cached principals serve; usage waits in the journal."""
+    import os
+    import signal
+    stack = own_stack.start()
+    key = stack.new_key("waits")
+    assert stack.chat(key=key).status_code == 200
+    pid = stack.kill("postgres", signal.SIGSTOP)
+    try:
+        answers = [stack.chat(key=key).status_code for _ in range(5)]
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert answers == [200] * 5
+    assert len(stack.wait_rows(6, "t.name = 'waits'", seconds=20)) == 6

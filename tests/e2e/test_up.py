@@ -1,0 +1,143 @@
+"""The launcher: progress, restarts, a second run, errors in one sentence, nothing left behind."""
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import BIN, MODEL, SANITIZED, SLOW, Stack, free_port, wait_for
+
+
+def alive(pids):
+    out = []
+    for pid in pids:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z":
+                out.append(pid)
+        except OSError:
+            pass
+    return out
+
+
+def test_a_second_run_is_quick_and_keeps_all(own_stack):
+    stack = own_stack.start()
+    key = stack.demo_key
+    stack.chat()
+    stack.wait_rows(1)
+    pids = stack.descendants()
+    assert len(pids) >= 4
+    assert stack.stop() == 0
+    assert alive(pids) == []
+    t = time.monotonic()
+    stack.start()
+    assert time.monotonic() - t < 3 * SLOW
+    assert stack.demo_key == key
+    assert stack.chat().status_code == 200
+    assert len(stack.wait_rows(2)) == 2
+
+
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_every_process(own_stack, sig):
+    stack = own_stack.start()
+    pids = stack.descendants()
+    assert stack.stop(sig) == 0
+    assert alive(pids) == []
+
+
+def test_kill_9_of_the_launcher_leaves_nothing_and_the_next_start_works(own_stack):
+    stack = own_stack.start()
+    pids = stack.descendants()
+    stack.process.kill()
+    stack.process.wait()
+    wait_for("all children to end", lambda: alive(pids) == [], 30 * SLOW)
+    stack.start()
+    assert stack.chat().status_code == 200
+
+
+def test_files_are_private(own_stack):
+    stack = own_stack.start()
+    for name in ("demo.key", "admin.key"):
+        assert stat.S_IMODE((stack.dir / name).stat().st_mode) == 0o600
+        assert (stack.dir / name).read_text().startswith("sk-sluice-")
+    text = stack.text()
+    assert "curl" in text and "openai" in text and "/v1/organization/usage/completions" in text
+    assert stack.demo_key not in text
+
+
+def test_databases_have_no_tcp_port(own_stack):
+    stack = own_stack.start()
+    listening = {int(line.split()[1].split(":")[1], 16)
+                 for f in ("/proc/net/tcp", "/proc/net/tcp6") for line in Path(f).read_text().splitlines()[1:]
+                 if line.split()[3] == "0A" and Path(f).exists()}
+    inodes = {}
+    for pid in stack.descendants():
+        for fd in Path(f"/proc/{pid}/fd").glob("*"):
+            try:
+                inodes[os.readlink(fd)] = pid
+            except OSError:
+                pass
+    ours = set()
+    for f in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(f).read_text().splitlines()[1:]:
+            if f"socket:[{line.split()[9]}]" in inodes and line.split()[3] == "0A":
+                ours.add(int(line.split()[1].split(":")[1], 16))
+    assert ours == {stack.port, stack.tls_port, stack.admin_port}
+    assert ours <= listening
+
+
+def run_up(directory, *args):
+    """Arguments given here come last and win."""
+    stack = Stack(directory)
+    return subprocess.run([*stack.command(), *args], capture_output=True, text=True, timeout=60 * SLOW)
+
+
+def assert_one_sentence(done, *words):
+    assert done.returncode != 0
+    lines = [line for line in (done.stderr or done.stdout).strip().splitlines() if line.strip()]
+    assert len(lines) == 1, done.stderr + done.stdout
+    for w in words:
+        assert w in lines[0]
+
+
+def test_a_port_in_use(tmp_path):
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        s.listen()
+        port = s.getsockname()[1]
+        assert_one_sentence(run_up(tmp_path / "var", "--port", str(port)), str(port), "in use")
+
+
+def test_a_missing_model(tmp_path):
+    assert_one_sentence(run_up(tmp_path / "var", "--model", "/nowhere/x.gguf"), "/nowhere/x.gguf")
+
+
+def test_a_corrupt_model(tmp_path):
+    bad = tmp_path / "bad.gguf"
+    data = bytearray(MODEL.read_bytes()[:300000])
+    bad.write_bytes(data)
+    assert_one_sentence(run_up(tmp_path / "var", "--model", str(bad)), "bad.gguf")
+    bad.write_bytes(b"not a model")
+    assert_one_sentence(run_up(tmp_path / "var", "--model", str(bad)), "bad.gguf")
+
+
+@pytest.mark.skipif(SANITIZED or os.geteuid() != 0, reason="mounts a full file system; once is enough")
+def test_no_space(tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(small)], capture_output=True).returncode:
+        pytest.skip("may not mount here")
+    try:
+        assert_one_sentence(run_up(small / "var"), "space")
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=True)
+
+
+def test_a_second_launcher_on_the_same_folder(own_stack):
+    stack = own_stack.start()
+    assert_one_sentence(run_up(stack.dir), str(stack.dir))
+    assert stack.chat().status_code == 200

@@ -9,10 +9,13 @@
 #ifndef ENGINE_WIRE_WIRE_H
 #define ENGINE_WIRE_WIRE_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/buf.h"
 #include "base/id.h"
+#include "base/reader.h"
 #include "base/status.h"
 #include "engine/core/sampler.h"
 #include "engine/engine.h"
@@ -22,6 +25,9 @@
 #define WIRE_VERSION_MAX     1
 #define WIRE_FRAME_BYTES_MAX (16u << 20) /* a prompt of a million ids is 4 MiB */
 #define WIRE_HEADER_BYTES    6
+#define WIRE_STOPS_MAX       4       /* as STOP_STRINGS_MAX */
+#define WIRE_STOP_BYTES_MAX  256     /* as STOP_STRING_BYTES_MAX */
+#define WIRE_WEIGHT_MAX      1000000 /* a thousand ordinary shares */
 
 enum wire_type {
     WIRE_HELLO = 1,   /* gateway: versions, build */
@@ -59,9 +65,14 @@ struct wire_submit {
     struct sampling sampling;
     bool ignore_eos;
     uint32_t n_stops;
-    struct text_span stops[4]; /* borrowed */
-    uint32_t n_prompt;
-    const int32_t *prompt; /* decoder: points into the frame when aligned, else into scratch */
+    struct text_span stops[WIRE_STOPS_MAX]; /* borrowed */
+    uint32_t n_prompt;                      /* >= 1 */
+    const int32_t *prompt;                  /* >= 0 each; the decoder's lie in its scratch */
+};
+
+struct wire_refused {
+    uint16_t status; /* enum status */
+    char text[128];
 };
 
 struct wire_step_entry {
@@ -81,5 +92,64 @@ struct wire_final {
     uint32_t prompt_tokens, cached_tokens, output_tokens;
     uint32_t queue_us, prefill_us, decode_us;
 };
+
+struct wire_stats {
+    uint32_t running, waiting;
+    uint32_t pages_used, pages_total;
+    uint32_t rows_max; /* most sequences in one step since the start */
+    uint64_t steps, prompt_tokens, output_tokens, preemptions;
+    int64_t last_step_age_ms; /* -1: no work waits */
+};
+
+/* A frame in a receive buffer; borrowed from it. */
+struct wire_frame {
+    uint16_t type;
+    const uint8_t *body;
+    size_t len;
+};
+
+enum wire_scan { WIRE_SCAN_MORE, WIRE_SCAN_FRAME, WIRE_SCAN_CORRUPT };
+
+/* Whether `data` begins with a whole frame; then *out and the bytes that it takes. CORRUPT as soon
+ * as the length can't be one. The type is not judged. */
+MUST_CHECK enum wire_scan wire_scan(const void *data, size_t len, struct wire_frame *out,
+                                    size_t *frame_bytes);
+
+void wire_put_hello(struct buf *b, const struct wire_hello *v);
+void wire_put_welcome(struct buf *b, const struct wire_welcome *v);
+void wire_put_refused(struct buf *b, const struct wire_refused *v);
+void wire_put_submit(struct buf *b, const struct wire_submit *v);
+void wire_put_cancel(struct buf *b, uint64_t job);
+void wire_put_final(struct buf *b, const struct wire_final *v);
+void wire_put_stats(struct buf *b, const struct wire_stats *v);
+void wire_put_credit(struct buf *b, uint64_t bytes);
+
+/* A STEP frame is written entry by entry: begin on an empty buffer, add, and end fills in length
+ * and count. */
+void wire_step_begin(struct buf *b, uint64_t step);
+void wire_step_add(struct buf *b, const struct wire_step_entry *e);
+void wire_step_end(struct buf *b);
+
+/* The frame's type is the caller's to check first. ST_CORRUPT leaves *out undefined. */
+MUST_CHECK enum status wire_get_hello(const struct wire_frame *f, struct wire_hello *out);
+MUST_CHECK enum status wire_get_welcome(const struct wire_frame *f, struct wire_welcome *out);
+MUST_CHECK enum status wire_get_refused(const struct wire_frame *f, struct wire_refused *out);
+/* The prompt is decoded into `scratch` (cleared first); ST_NO_MEMORY when that fails. */
+MUST_CHECK enum status wire_get_submit(const struct wire_frame *f, struct buf *scratch,
+                                       struct wire_submit *out);
+MUST_CHECK enum status wire_get_cancel(const struct wire_frame *f, uint64_t *job);
+MUST_CHECK enum status wire_get_final(const struct wire_frame *f, struct wire_final *out);
+MUST_CHECK enum status wire_get_stats(const struct wire_frame *f, struct wire_stats *out);
+MUST_CHECK enum status wire_get_credit(const struct wire_frame *f, uint64_t *bytes);
+
+/* Entries of a STEP frame that was checked as a whole; zero-copy. */
+struct wire_step {
+    uint64_t step; /* number of the step since the engine's start */
+    uint32_t n_entries;
+    struct reader reader;
+};
+MUST_CHECK enum status wire_get_step(const struct wire_frame *f, struct wire_step *out);
+/* False after the last entry. */
+bool wire_step_next(struct wire_step *s, struct wire_step_entry *out);
 
 #endif

@@ -1,0 +1,91 @@
+#include "app/cmd_serve.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "app/config.h"
+#include "app/version.h"
+#include "app/wiring.h"
+#include "base/log.h"
+
+static int refuse(const char *what)
+{
+    fprintf(stderr, "sluice serve: %s\n", what);
+    return 1;
+}
+
+static int fail_to_start(enum status st, const struct reason *why)
+{
+    return refuse(why->text[0] != '\0' ? why->text : status_text(st));
+}
+
+/* Blocked before any thread starts, so that none of them takes a signal: only this thread, in
+ * wait_for_stop. A broken connection is an error of write(2), never a signal. */
+static void block_signals(sigset_t *stop)
+{
+    signal(SIGPIPE, SIG_IGN);
+    sigemptyset(stop);
+    sigaddset(stop, SIGTERM);
+    sigaddset(stop, SIGINT);
+    pthread_sigmask(SIG_BLOCK, stop, NULL);
+}
+
+static void wait_for_stop(const sigset_t *stop)
+{
+    int sig;
+
+    do {
+        sig = sigwaitinfo(stop, NULL);
+    } while (sig == -1 && errno == EINTR);
+    log_info(NULL, "serve.drain", "signal=%s", sig == SIGINT ? "SIGINT" : "SIGTERM");
+    /* From here a second signal has its default effect: it ends the process at once. */
+    pthread_sigmask(SIG_UNBLOCK, stop, NULL);
+}
+
+static int serve(const struct config *cfg)
+{
+    struct wiring *w = NULL;
+    struct reason why = {0};
+    enum status st;
+    sigset_t stop;
+
+    block_signals(&stop);
+    st = wiring_open(cfg, &w, &why);
+    if (st != ST_OK)
+        return fail_to_start(st, &why);
+    log_info(NULL, "serve.start",
+             "listen=%s port=%" PRId64 " tls_port=%" PRId64 " admin_port=%" PRId64
+             " model=%s build=\"%s\"",
+             cfg->listen, cfg->port, cfg->tls_port, cfg->admin_port, cfg->model_id, version_text());
+    wait_for_stop(&stop);
+    wiring_close(w);
+    log_info(NULL, "serve.stop", "done");
+    return 0;
+}
+
+int cmd_serve(int argc, char **argv)
+{
+    struct config *cfg = NULL;
+    struct reason why = {0};
+    enum status st;
+    int rc;
+
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        puts("usage: sluice serve --config FILE");
+        return 0;
+    }
+    if (argc != 3 || strcmp(argv[1], "--config") != 0) {
+        fputs("usage: sluice serve --config FILE\n", stderr);
+        return 2;
+    }
+    st = config_load(argv[2], &cfg, &why);
+    if (st != ST_OK)
+        return fail_to_start(st, &why);
+    log_init("gateway", cfg->log_level);
+    rc = serve(cfg);
+    config_free(cfg);
+    return rc;
+}

@@ -1,0 +1,149 @@
+#include "app/wiring.h"
+
+#include <stdlib.h>
+
+#include "api/api.h"
+#include "app/version.h"
+#include "auth/auth.h"
+#include "billing/billing.h"
+#include "engine/engine.h"
+#include "store/pg.h"
+
+/* Rows not yet in Postgres stay in the journal, so this only saves the next start some work. */
+#define BILLING_CLOSE_MS 3000
+
+struct wiring {
+    const struct config *cfg;
+    struct pg_pool *pool;
+    struct auth *auth;
+    struct billing *billing;
+    struct engine *engine;
+    struct api *api;
+};
+
+static enum status open_auth(struct wiring *w, struct reason *why)
+{
+    const struct config *c = w->cfg;
+    struct auth_config cfg = {
+        .conninfo = c->postgres_conninfo,
+        .pepper = c->auth_pepper,
+        .pool = w->pool,
+        .poll_ms = c->auth_poll_ms,
+        .stale_max_ms = c->auth_stale_max_ms,
+        .cache_max = (size_t)c->auth_cache_max,
+    };
+
+    return auth_open(&cfg, &w->auth, why);
+}
+
+static enum status open_billing(struct wiring *w, struct reason *why)
+{
+    const struct config *c = w->cfg;
+    struct billing_config cfg = {
+        .journal_dir = c->journal_dir,
+        .conninfo = c->postgres_conninfo,
+        .pool = w->pool,
+        .post_ms = c->billing_post_ms,
+        .segment_bytes = (size_t)c->journal_segment_bytes,
+    };
+
+    return billing_open(&cfg, &w->billing, why);
+}
+
+static enum status open_engine(struct wiring *w, struct reason *why)
+{
+    const struct config *c = w->cfg;
+    struct engine_config cfg = {
+        .model_path = c->model_path,
+        .model_id = c->model_id,
+        .socket_path = c->engine_socket,
+        .context_tokens = (uint32_t)c->model_context_tokens,
+        .default_max_tokens = (uint32_t)c->model_default_max_tokens,
+        .text_threads = (unsigned)c->text_threads,
+        .text_queue = (size_t)c->text_queue,
+    };
+
+    return engine_open(&cfg, &w->engine, why);
+}
+
+static enum status start_api(struct wiring *w, struct reason *why)
+{
+    const struct config *c = w->cfg;
+    struct api_parts parts = {.engine = w->engine, .auth = w->auth, .billing = w->billing};
+    struct api_config cfg = {
+        .listen = c->listen,
+        .port = (int)c->port,
+        .tls_port = (int)c->tls_port,
+        .tls_cert = c->tls_cert,
+        .tls_key = c->tls_key,
+        .admin_listen = c->admin_listen,
+        .admin_port = (int)c->admin_port,
+        .n_loops = (unsigned)c->http_loops,
+        .body_max_bytes = (size_t)c->body_max_bytes,
+        .buffered_max_bytes = (size_t)c->buffered_max_bytes,
+        .connections_max = (unsigned)c->connections_max,
+        .ping_ms = c->ping_ms,
+        .request_max_ms = c->request_max_ms,
+        .reserve_output_tokens = c->reserve_output_tokens,
+        .redis = {.socket_path = c->redis_socket,
+                  .connect_timeout_ms = c->redis_connect_timeout_ms,
+                  .command_timeout_ms = c->redis_command_timeout_ms,
+                  .in_flight_max = (size_t)c->redis_in_flight_max},
+        .build = version_text(),
+    };
+
+    return api_start(&cfg, &parts, &w->api, why);
+}
+
+static enum status open_pool(struct wiring *w, struct reason *why)
+{
+    const struct config *c = w->cfg;
+    enum status st = pg_pool_start(c->postgres_conninfo, (unsigned)c->postgres_threads,
+                                   (size_t)c->postgres_queue, &w->pool);
+
+    if (st != ST_OK)
+        return fail(why, st, "Postgres threads did not start: %s", status_text(st));
+    return ST_OK;
+}
+
+enum status wiring_open(const struct config *cfg, struct wiring **out, struct reason *why)
+{
+    struct wiring *w = calloc(1, sizeof *w);
+    enum status st;
+
+    if (w == NULL)
+        return fail(why, ST_NO_MEMORY, "out of memory");
+    w->cfg = cfg;
+    st = open_pool(w, why);
+    if (st == ST_OK)
+        st = open_auth(w, why);
+    if (st == ST_OK)
+        st = open_billing(w, why);
+    if (st == ST_OK)
+        st = open_engine(w, why);
+    if (st == ST_OK)
+        st = start_api(w, why);
+    if (st != ST_OK) {
+        wiring_close(w);
+        return st;
+    }
+    *out = w;
+    return ST_OK;
+}
+
+void wiring_close(struct wiring *w)
+{
+    if (w == NULL)
+        return;
+    if (w->api != NULL) {
+        api_drain(w->api, w->cfg->drain_ms);
+        api_stop(w->api);
+    }
+    if (w->engine != NULL)
+        engine_close(w->engine);
+    if (w->billing != NULL)
+        billing_close(w->billing, BILLING_CLOSE_MS);
+    auth_close(w->auth);
+    pg_pool_stop(w->pool);
+    free(w);
+}

@@ -1,0 +1,358 @@
+#include "engine/core/sampler.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Candidates are ordered by buckets of their logits, and only the buckets that a limit or the draw
+ * falls into are sorted: linear in n_vocab for any distribution, where a sort of a flat one would
+ * take longer than the model's own step. */
+#define BUCKETS 1024u
+/* Weights e^((logit - max) / T) past this exponent are below the smallest normal float. */
+#define RANGE 88.0f
+/* Sums of the unfiltered draw: a total per block, then one block is walked. */
+#define BLOCK 256u
+
+/* Below it, a logit 0.001 less than the largest weighs nothing, and the inverse stays far from
+ * overflow. */
+#define GREEDY_BELOW 1e-5f
+
+struct sampler_scratch {
+    float *weights;   /* (n_vocab): e^((logit - max) / T), by id */
+    uint32_t *order;  /* (n_vocab): ids by bucket */
+    uint16_t *bucket; /* (n_vocab): by id */
+    double *sums;     /* (n_vocab / BLOCK + 1) */
+    uint32_t n_vocab;
+    uint32_t first[BUCKETS + 1]; /* into order */
+    double sum[BUCKETS];
+    bool sorted[BUCKETS];
+};
+
+struct sampler_scratch *sampler_scratch_new(uint32_t n_vocab)
+{
+    struct sampler_scratch *s = calloc(1, sizeof *s);
+
+    if (s == NULL)
+        return NULL;
+    s->n_vocab = n_vocab;
+    s->weights = calloc(n_vocab, sizeof *s->weights);
+    s->order = calloc(n_vocab, sizeof *s->order);
+    s->bucket = calloc(n_vocab, sizeof *s->bucket);
+    s->sums = calloc(n_vocab / BLOCK + 1, sizeof *s->sums);
+    if (s->weights == NULL || s->order == NULL || s->bucket == NULL || s->sums == NULL) {
+        sampler_scratch_free(s);
+        return NULL;
+    }
+    return s;
+}
+
+void sampler_scratch_free(struct sampler_scratch *s)
+{
+    if (s == NULL)
+        return;
+    free(s->weights);
+    free(s->order);
+    free(s->bucket);
+    free(s->sums);
+    free(s);
+}
+
+/* Philox4x32 with 10 rounds: multipliers and key increments of the paper's table 2. */
+static void philox(uint32_t counter[4], uint32_t k0, uint32_t k1)
+{
+    for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+        uint64_t a = (uint64_t)0xD2511F53u * counter[0], b = (uint64_t)0xCD9E8D57u * counter[2];
+        uint32_t c1 = counter[1], c3 = counter[3];
+
+        counter[0] = (uint32_t)(b >> 32) ^ c1 ^ k0;
+        counter[1] = (uint32_t)b;
+        counter[2] = (uint32_t)(a >> 32) ^ c3 ^ k1;
+        counter[3] = (uint32_t)a;
+    }
+}
+
+double sampler_uniform(uint64_t seed, uint32_t choice, uint32_t output_index)
+{
+    uint32_t c[4] = {output_index, choice, 0, 0};
+
+    philox(c, (uint32_t)seed, (uint32_t)(seed >> 32));
+    /* 53 bits: every double of that spacing in [0, 1). */
+    return (double)(((uint64_t)c[0] << 32 | c[1]) >> 11) * 0x1p-53;
+}
+
+/* Four lanes of the baseline instruction set: the same result on every machine. */
+typedef float v4f __attribute__((vector_size(16)));
+typedef int32_t v4i __attribute__((vector_size(16)));
+
+static inline v4f splat(float f)
+{
+    return (v4f){f, f, f, f};
+}
+
+/* e^x for x <= 0; 0 below -87 (-infinity included). x = n ln 2 + r, and a polynomial of degree 6.
+ */
+static inline v4f exp_negative(v4f x)
+{
+    const v4f magic = splat(12582912.0f); /* 1.5 * 2^23: adding it rounds to an integer */
+    v4i in_range = x > splat(-87.0f);
+    v4f safe = (v4f)((v4i)x & in_range);
+    v4f shifted = safe * splat(1.44269504f) + magic, n = shifted - magic;
+    v4f r = safe - n * splat(0.693359375f) - n * splat(-2.12194440e-4f);
+    v4i exponent = ((v4i)shifted - (v4i)magic + 127) << 23;
+    v4f p = splat(1.0f / 720);
+
+    p = p * r + splat(1.0f / 120);
+    p = p * r + splat(1.0f / 24);
+    p = p * r + splat(1.0f / 6);
+    p = p * r + splat(0.5f);
+    p = p * r + splat(1.0f);
+    p = p * r + splat(1.0f);
+    return (v4f)((v4i)(p * (v4f)exponent) & in_range);
+}
+
+/* The largest logit's lowest id; false when one is NaN or +infinity, or all are -infinity (some
+ * may be: masked tokens). */
+static bool find_top(const float *logits, uint32_t n, uint32_t *top)
+{
+    v4f most = splat(-INFINITY);
+    v4i bad = {0, 0, 0, 0};
+    float m;
+    uint32_t i;
+
+    for (i = 0; i + 4 <= n; i += 4) {
+        v4f v;
+        v4i above;
+
+        memcpy(&v, logits + i, sizeof v);
+        above = v > most;
+        most = (v4f)(((v4i)v & above) | ((v4i)most & ~above));
+        bad |= v != v;
+    }
+    m = most[0];
+    for (int l = 1; l < 4; l++)
+        m = most[l] > m ? most[l] : m;
+    for (; i < n; i++) {
+        m = logits[i] > m ? logits[i] : m;
+        bad[0] |= isnan(logits[i]);
+    }
+    if ((bad[0] | bad[1] | bad[2] | bad[3]) != 0 || isinf(m))
+        return false;
+    for (i = 0; logits[i] != m; i++)
+        ;
+    *top = i;
+    return true;
+}
+
+/* weights[i] = e^((logit - max) / T). */
+static void fill_weights(const float *logits, uint32_t n, float max, float inverse_t,
+                         float *weights)
+{
+    uint32_t i;
+
+    for (i = 0; i + 4 <= n; i += 4) {
+        v4f v;
+
+        memcpy(&v, logits + i, sizeof v);
+        v = exp_negative((v - splat(max)) * splat(inverse_t));
+        memcpy(weights + i, &v, sizeof v);
+    }
+    for (; i < n; i++)
+        weights[i] = exp_negative(splat((logits[i] - max) * inverse_t))[0];
+}
+
+/* No limits: ids in their own order. */
+static int32_t draw_any(struct sampler_scratch *s, uint32_t n, double u)
+{
+    double total = 0, target, at = 0;
+    uint32_t b, i, last = 0;
+
+    for (b = 0; b * BLOCK < n; b++) {
+        double sum = 0;
+
+        for (i = b * BLOCK; i < n && i < (b + 1) * BLOCK; i++)
+            sum += s->weights[i];
+        s->sums[b] = sum;
+        total += sum;
+    }
+    target = u * total;
+    for (b = 0; (b + 1) * BLOCK < n && at + s->sums[b] <= target; b++)
+        at += s->sums[b];
+    for (i = b * BLOCK; i < n; i++) {
+        if (s->weights[i] == 0)
+            continue;
+        last = i;
+        at += s->weights[i];
+        if (at > target)
+            break;
+    }
+    return (int32_t)last;
+}
+
+/* Counting sort of ids by bucket: bucket 0 holds the largest logits; within one, ids ascend. */
+static void fill_buckets(struct sampler_scratch *s, const float *logits, uint32_t n, float max,
+                         float inverse_t)
+{
+    const float scale = inverse_t * ((float)BUCKETS / RANGE);
+    uint32_t count[BUCKETS] = {0}, at = 0;
+
+    memset(s->sum, 0, sizeof s->sum);
+    memset(s->sorted, 0, sizeof s->sorted);
+    for (uint32_t i = 0; i < n; i++) {
+        float place = (max - logits[i]) * scale;
+        uint32_t b = place < (float)(BUCKETS - 1) ? (uint32_t)place : BUCKETS - 1;
+
+        s->bucket[i] = (uint16_t)b;
+        s->sum[b] += s->weights[i];
+        count[b]++;
+    }
+    for (uint32_t b = 0; b < BUCKETS; b++) {
+        s->first[b] = at;
+        at += count[b];
+        count[b] = s->first[b];
+    }
+    s->first[BUCKETS] = at;
+    for (uint32_t i = 0; i < n; i++)
+        s->order[count[s->bucket[i]]++] = i;
+}
+
+static bool comes_before(const float *logits, uint32_t a, uint32_t b)
+{
+    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+}
+
+static void sift_down(const float *logits, uint32_t *ids, uint32_t root, uint32_t n)
+{
+    uint32_t moved = ids[root], child;
+
+    while ((child = 2 * root + 1) < n) {
+        if (child + 1 < n && comes_before(logits, ids[child], ids[child + 1]))
+            child++;
+        if (!comes_before(logits, moved, ids[child]))
+            break;
+        ids[root] = ids[child];
+        root = child;
+    }
+    ids[root] = moved;
+}
+
+/* Heap sort: in place and never quadratic, since the logits may be an adversary's. */
+static void sort_bucket(struct sampler_scratch *s, const float *logits, uint32_t b)
+{
+    uint32_t *ids = s->order + s->first[b], n = s->first[b + 1] - s->first[b];
+
+    if (s->sorted[b])
+        return;
+    s->sorted[b] = true;
+    for (uint32_t i = n / 2; i > 0; i--)
+        sift_down(logits, ids, i - 1, n);
+    for (uint32_t end = n; end > 1; end--) {
+        uint32_t last = ids[end - 1];
+
+        ids[end - 1] = ids[0];
+        ids[0] = last;
+        sift_down(logits, ids, 0, end - 1);
+    }
+}
+
+/* The candidates kept so far: the first `n` in descending order, of weight `total`. */
+struct kept {
+    uint32_t n;
+    double total;
+};
+
+static void keep_top_k(struct sampler_scratch *s, const float *logits, uint32_t k,
+                       struct kept *kept)
+{
+    uint32_t b = 0;
+
+    kept->n = k;
+    kept->total = 0;
+    for (; s->first[b + 1] < k; b++)
+        kept->total += s->sum[b];
+    sort_bucket(s, logits, b);
+    for (uint32_t i = s->first[b]; i < k; i++)
+        kept->total += s->weights[s->order[i]];
+}
+
+/* Walks the kept candidates until their cumulative weight passes `target` (or, with `or_equal`,
+ * reaches it). Returns the place of the last one walked, its cumulative weight in *reached. */
+static uint32_t walk(struct sampler_scratch *s, const float *logits, const struct kept *kept,
+                     double target, bool or_equal, double *reached)
+{
+    uint32_t b = 0, i;
+    double at = 0;
+
+    for (; b + 1 < BUCKETS && s->first[b + 1] < kept->n; b++) {
+        double next = at + s->sum[b];
+
+        if (next > target || (or_equal && next == target))
+            break;
+        at = next;
+    }
+    sort_bucket(s, logits, b);
+    for (i = s->first[b]; i < kept->n; i++) {
+        while (i == s->first[b + 1])
+            sort_bucket(s, logits, ++b);
+        at += s->weights[s->order[i]];
+        if (at > target || (or_equal && at == target))
+            break;
+    }
+    *reached = at;
+    return i < kept->n ? i : kept->n - 1;
+}
+
+static int32_t draw_limited(const struct sampling *p, struct sampler_scratch *s,
+                            const float *logits, uint32_t n, double u)
+{
+    struct kept kept = {.n = n, .total = 0};
+    uint32_t place;
+    double reached;
+
+    for (uint32_t b = 0; b < BUCKETS; b++)
+        kept.total += s->sum[b];
+    if (p->top_k > 0 && (uint32_t)p->top_k < n)
+        keep_top_k(s, logits, (uint32_t)p->top_k, &kept);
+    if (p->top_p < 1) {
+        place = walk(s, logits, &kept, (double)p->top_p * kept.total, true, &reached);
+        kept = (struct kept){.n = place + 1, .total = reached};
+    }
+    place = walk(s, logits, &kept, u * kept.total, false, &reached);
+    return (int32_t)s->order[place];
+}
+
+enum status sampler_pick(const struct sampling *p, uint32_t output_index, const float *logits,
+                         uint32_t n_vocab, struct sampler_scratch *scratch, int32_t *out)
+{
+    uint32_t top;
+    float inverse_t;
+    double u;
+
+    if (n_vocab == 0 || n_vocab > scratch->n_vocab || !find_top(logits, n_vocab, &top))
+        return ST_INTERNAL;
+    if (p->temperature < GREEDY_BELOW || p->top_k == 1) {
+        *out = (int32_t)top;
+        return ST_OK;
+    }
+    u = sampler_uniform(p->seed, p->choice, output_index);
+    inverse_t = 1.0f / p->temperature;
+    fill_weights(logits, n_vocab, logits[top], inverse_t, scratch->weights);
+    if ((p->top_k <= 0 || (uint32_t)p->top_k >= n_vocab) && p->top_p >= 1) {
+        *out = draw_any(scratch, n_vocab, u);
+        return ST_OK;
+    }
+    fill_buckets(scratch, logits, n_vocab, logits[top], inverse_t);
+    *out = draw_limited(p, scratch, logits, n_vocab, u);
+    return ST_OK;
+}
+
+float sampler_logprob(const float *logits, uint32_t n_vocab, int32_t id)
+{
+    float max = logits[0];
+    double sum = 0;
+
+    for (uint32_t i = 1; i < n_vocab; i++)
+        max = logits[i] > max ? logits[i] : max;
+    for (uint32_t i = 0; i < n_vocab; i++)
+        sum += exp((double)logits[i] - max);
+    return (float)((double)logits[id] - max - log(sum));
+}

@@ -1,0 +1,213 @@
+#include "engine/cpu/attention.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+static uint32_t round8(uint32_t n)
+{
+    return (n + 7) & ~7u;
+}
+
+size_t kv_page_bytes(const struct model_shape *shape, size_t element_bytes)
+{
+    return (size_t)shape->n_layers * shape->n_kv_heads * KV_TOKENS *
+           (shape->head_dim + round8(shape->head_dim)) * element_bytes;
+}
+
+enum status kv_open(struct kv *kv, const struct model_shape *shape,
+                    const struct kv_kernels *kernels, uint32_t n_pages, struct reason *why)
+{
+    size_t bytes = kv_page_bytes(shape, kernels->element_bytes);
+    void *p;
+
+    *kv = (struct kv){.kernels = kernels,
+                      .page_bytes = bytes,
+                      .n_pages = n_pages,
+                      .n_kv_heads = shape->n_kv_heads,
+                      .head_dim = shape->head_dim,
+                      .head_pad = round8(shape->head_dim)};
+    kv->part_bytes = (size_t)KV_TOKENS * kv->head_dim * kernels->element_bytes;
+    if (__builtin_mul_overflow(bytes, n_pages, &bytes))
+        return fail(why, ST_TOO_LARGE, "%u KV pages of %zu bytes", n_pages, kv->page_bytes);
+    p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return fail(why, ST_NO_MEMORY, "no memory for %zu MiB of KV pages", bytes >> 20);
+    madvise(p, bytes, MADV_HUGEPAGE);
+    kv->memory = p;
+    return ST_OK;
+}
+
+void kv_close(struct kv *kv)
+{
+    if (kv->memory != NULL)
+        munmap(kv->memory, kv->page_bytes * kv->n_pages);
+    kv->memory = NULL;
+}
+
+uint8_t *kv_part(const struct kv *kv, uint32_t page, uint32_t layer, uint32_t head)
+{
+    size_t both = kv->part_bytes + (size_t)KV_TOKENS * kv->head_pad * kv->kernels->element_bytes;
+
+    return kv->memory + page * kv->page_bytes + ((size_t)layer * kv->n_kv_heads + head) * both;
+}
+
+/* Per query of a unit: a split's scores, its weighted values, and the merged ones. */
+struct query {
+    const float *q;
+    float *p;   /* (SPLIT_TOKENS) */
+    float *acc; /* (head_pad): this split */
+    float *out; /* (head_pad): splits so far */
+    float max, sum;
+    uint32_t position;
+};
+
+static size_t query_floats(uint32_t head_dim)
+{
+    return SPLIT_TOKENS + 2 * (size_t)round8(head_dim);
+}
+
+static uint32_t group_heads(const struct model_shape *shape)
+{
+    return shape->n_heads / shape->n_kv_heads;
+}
+
+size_t attention_scratch_floats(const struct model_shape *shape)
+{
+    size_t queries = (size_t)UNIT_ROWS * group_heads(shape);
+
+    return queries * query_floats(shape->head_dim) +
+           queries * (sizeof(struct query) / sizeof(float) + 1) + 16;
+}
+
+uint32_t attention_units(const struct device_step *step, struct attention_unit *units)
+{
+    uint32_t n = 0;
+
+    for (uint32_t r = 0; r < step->n_rows; r++) {
+        struct attention_unit *u = &units[n > 0 ? n - 1 : 0];
+
+        if (n > 0 && u->n_rows < UNIT_ROWS &&
+            step->rows[r].sequence == step->rows[u->first_row].sequence)
+            u->n_rows++;
+        else
+            units[n++] = (struct attention_unit){.first_row = r, .n_rows = 1};
+    }
+    return n;
+}
+
+/* Queries at the start of scratch, their floats after them. */
+static struct query *lay_out(const struct attention *a, const struct attention_unit *u,
+                             uint32_t kv_head, uint32_t n_queries, float *scratch)
+{
+    uint32_t group = a->n_heads / a->kv->n_kv_heads, pad = a->kv->head_pad;
+    struct query *queries = (struct query *)(void *)scratch;
+    float *floats = (float *)(void *)(queries + n_queries);
+
+    for (uint32_t i = 0; i < n_queries; i++, floats += query_floats(a->kv->head_dim)) {
+        uint32_t row = u->first_row + i / group, head = kv_head * group + i % group;
+
+        queries[i] = (struct query){.q = a->q + row * a->ldq + (size_t)head * a->kv->head_dim,
+                                    .p = floats,
+                                    .acc = floats + SPLIT_TOKENS,
+                                    .out = floats + SPLIT_TOKENS + pad,
+                                    .position = a->step->rows[row].position};
+    }
+    return queries;
+}
+
+/* Scores of one page for all queries that see any of it. */
+static void score_page(const struct attention *a, const struct query *queries, uint32_t n_queries,
+                       const uint8_t *k_page, uint32_t offset)
+{
+    for (uint32_t i = 0; i < n_queries; i += QK_QUERIES) {
+        uint32_t n = n_queries - i < QK_QUERIES ? n_queries - i : QK_QUERIES;
+        const float *q[QK_QUERIES];
+        float *scores[QK_QUERIES];
+
+        for (uint32_t j = 0; j < n; j++) {
+            q[j] = queries[i + j].q;
+            scores[j] = queries[i + j].p + offset;
+        }
+        a->kv->kernels->qk_page(q, scores, n, k_page, a->kv->head_dim);
+    }
+}
+
+static void merge(const struct attention *a, struct query *q, bool first, float max, float sum)
+{
+    float top, old, new;
+
+    if (first) {
+        memcpy(q->out, q->acc, a->kv->head_pad * sizeof *q->out);
+        q->max = max;
+        q->sum = sum;
+        return;
+    }
+    top = max > q->max ? max : q->max;
+    old = __builtin_expf(q->max - top);
+    new = __builtin_expf(max - top);
+    a->kernels->scale_add(q->out, old, q->acc, new, a->kv->head_pad);
+    q->sum = q->sum * old + sum * new;
+    q->max = top;
+}
+
+static uint32_t visible(const struct query *q, uint32_t start)
+{
+    uint32_t n = q->position + 1 - start;
+
+    return n < SPLIT_TOKENS ? n : SPLIT_TOKENS;
+}
+
+/* Tokens [start, start + 256) for the queries, all of which see at least the first of them. */
+static void run_split(const struct attention *a, struct query *queries, uint32_t n_queries,
+                      const uint32_t *pages, uint32_t kv_head, uint32_t start)
+{
+    uint32_t most = visible(&queries[n_queries - 1], start); /* positions ascend */
+    const struct kv *kv = a->kv;
+
+    for (uint32_t t = 0; t < most; t += KV_TOKENS)
+        score_page(a, queries, n_queries,
+                   kv_part(kv, pages[(start + t) / KV_TOKENS], a->layer, kv_head), t);
+    for (uint32_t i = 0; i < n_queries; i++) {
+        struct query *q = &queries[i];
+        uint32_t n = visible(q, start);
+        float max, sum;
+
+        a->kernels->softmax(q->p, n, &max, &sum);
+        memset(q->acc, 0, kv->head_pad * sizeof *q->acc);
+        for (uint32_t t = 0; t < n; t += KV_TOKENS)
+            kv->kernels->pv_page(q->p + t, n - t < KV_TOKENS ? n - t : KV_TOKENS,
+                                 kv_part(kv, pages[(start + t) / KV_TOKENS], a->layer, kv_head) +
+                                     kv->part_bytes,
+                                 kv->head_pad, q->acc);
+        merge(a, q, start == 0, max, sum);
+    }
+}
+
+static void run_unit(void *arg, uint32_t item, unsigned thread)
+{
+    const struct attention *a = arg;
+    const struct attention_unit *u = &a->units[item / a->kv->n_kv_heads];
+    uint32_t kv_head = item % a->kv->n_kv_heads, group = a->n_heads / a->kv->n_kv_heads;
+    uint32_t n_queries = u->n_rows * group, seen = 0;
+    struct query *queries = lay_out(a, u, kv_head, n_queries, a->scratch[thread]);
+    const struct step_sequence *s = &a->step->sequences[a->step->rows[u->first_row].sequence];
+
+    for (uint32_t start = 0; start <= queries[n_queries - 1].position; start += SPLIT_TOKENS) {
+        while (queries[seen].position < start)
+            seen++;
+        run_split(a, queries + seen, n_queries - seen, a->step->pages + s->first_page, kv_head,
+                  start);
+    }
+    for (uint32_t i = 0; i < n_queries; i++) {
+        uint32_t row = u->first_row + i / group, head = kv_head * group + i % group;
+        float *out = a->out + row * a->ldo + (size_t)head * a->kv->head_dim;
+
+        for (uint32_t d = 0; d < a->kv->head_dim; d++)
+            out[d] = queries[i].out[d] / queries[i].sum;
+    }
+}
+
+void attention_run(struct attention *a, struct pool *pool)
+{
+    pool_run(pool, run_unit, a, a->n_units * a->kv->n_kv_heads);
+}

@@ -1,0 +1,27 @@
+/* Functions of the AVX2 table, for its own files and for the AVX-512 table, which takes over those
+ * where wider vectors would gain nothing. The contracts are in kernels.h. */
+#ifndef ENGINE_CPU_AVX2_H
+#define ENGINE_CPU_AVX2_H
+
+#include "engine/cpu/kernels.h"
+
+void avx2_f32_row(const void *in, float *out, size_t n);
+void avx2_f16_row(const void *in, float *out, size_t n);
+void avx2_bf16_row(const void *in, float *out, size_t n);
+void avx2_q8_0_row(const void *in, float *out, size_t n);
+void avx2_q4_1_row(const void *in, float *out, size_t n);
+void avx2_dot_rows(const float *w, size_t ldw, uint32_t n_rows, const float *x, size_t ldx,
+                   uint32_t n_cols, size_t k_pad, const struct outputs *out);
+packed_matmul avx2_q4_1_packed;
+packed_matmul avx2_q8_0_packed;
+void avx2_quantize(const float *x, size_t k, struct quants *q, uint32_t col);
+void avx2_rmsnorm(const float *x, const float *weight, uint32_t n, float eps, float *out);
+void avx2_rope(float *x, uint32_t n_heads, uint32_t head_dim, const float *cos, const float *sin,
+               uint32_t rope_dims);
+void avx2_scale_add(float *acc, float a, const float *other, float b, uint32_t n);
+void avx2_store_f16(void *k_page, void *v_page, uint32_t t, const float *k, const float *v,
+                    uint32_t head_dim, uint32_t head_pad);
+void avx2_store_f32(void *k_page, void *v_page, uint32_t t, const float *k, const float *v,
+                    uint32_t head_dim, uint32_t head_pad);
+
+#endif

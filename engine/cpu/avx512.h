@@ -1,0 +1,12 @@
+/* Matrix products of the AVX-512 table; the contracts are in kernels.h. */
+#ifndef ENGINE_CPU_AVX512_H
+#define ENGINE_CPU_AVX512_H
+
+#include "engine/cpu/kernels.h"
+
+void avx512_dot_rows(const float *w, size_t ldw, uint32_t n_rows, const float *x, size_t ldx,
+                     uint32_t n_cols, size_t k_pad, const struct outputs *out);
+packed_matmul avx512_q4_1_packed;
+packed_matmul avx512_q8_0_packed;
+
+#endif

@@ -1,0 +1,334 @@
+#include "engine/cpu/kernels.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "engine/cpu/half.h"
+
+#define LANES 8 /* partial sums of a float dot product, as the 8 lanes of AVX2 */
+
+static void f32_row(const void *in, float *out, size_t n)
+{
+    memcpy(out, in, n * sizeof *out);
+}
+
+static void f16_row(const void *in, float *out, size_t n)
+{
+    const uint8_t *p = in;
+
+    for (size_t i = 0; i < n; i++)
+        out[i] = f16_to_f32(load_u16(p + 2 * i));
+}
+
+static void bf16_row(const void *in, float *out, size_t n)
+{
+    const uint8_t *p = in;
+
+    for (size_t i = 0; i < n; i++)
+        out[i] = bf16_to_f32(load_u16(p + 2 * i));
+}
+
+/* Block: f16 d, 32 int8. */
+static void q8_0_row(const void *in, float *out, size_t n)
+{
+    const uint8_t *p = in;
+
+    for (size_t b = 0; b < n / QUANT_BLOCK; b++, p += 34, out += QUANT_BLOCK) {
+        float d = f16_to_f32(load_u16(p));
+
+        for (int i = 0; i < QUANT_BLOCK; i++)
+            out[i] = d * (float)(int8_t)p[2 + i];
+    }
+}
+
+/* Block: f16 d, f16 m, 16 bytes of nibbles: low k = i, high k = i + 16; value d * q + m. */
+static void q4_1_row(const void *in, float *out, size_t n)
+{
+    const uint8_t *p = in;
+
+    for (size_t b = 0; b < n / QUANT_BLOCK; b++, p += 20, out += QUANT_BLOCK) {
+        float d = f16_to_f32(load_u16(p)), m = f16_to_f32(load_u16(p + 2));
+
+        for (int i = 0; i < 16; i++) {
+            out[i] = d * (float)(p[4 + i] & 15) + m;
+            out[i + 16] = d * (float)(p[4 + i] >> 4) + m;
+        }
+    }
+}
+
+static float lanes_total(const float s[LANES])
+{
+    float a = (s[0] + s[4]) + (s[2] + s[6]), b = (s[1] + s[5]) + (s[3] + s[7]);
+
+    return a + b;
+}
+
+static float dot(const float *a, const float *b, size_t n)
+{
+    float s[LANES] = {0};
+
+    for (size_t k = 0; k < n; k += LANES)
+        for (int l = 0; l < LANES; l++)
+            s[l] += a[k + (size_t)l] * b[k + (size_t)l];
+    return lanes_total(s);
+}
+
+static void put(const struct outputs *out, size_t col, size_t row, float v)
+{
+    float *y = out->y + col * out->ld + row;
+
+    *y = out->add ? *y + v : v;
+}
+
+static void dot_rows(const float *w, size_t ldw, uint32_t n_rows, const float *x, size_t ldx,
+                     uint32_t n_cols, size_t k_pad, const struct outputs *out)
+{
+    for (size_t c = 0; c < n_cols; c++)
+        for (size_t r = 0; r < n_rows; r++)
+            put(out, c, r, dot(w + r * ldw, x + c * ldx, k_pad));
+}
+
+/* Row r of block b: byte i of its 16 (Q4_1) or 32 (Q8_0) lies at vector i / 4. */
+static const uint8_t *packed_byte(const uint8_t *block, size_t r, size_t i)
+{
+    return block + i / 4 * 32 + r * 4 + i % 4;
+}
+
+static float q4_1_packed_dot(const struct packed *w, const uint8_t *group, size_t r,
+                             const struct quants *x, size_t col)
+{
+    const uint8_t *scales = group + (size_t)w->n_blocks * 128;
+    float acc = 0;
+
+    for (size_t b = 0; b < w->n_blocks; b++, group += 128, scales += 32) {
+        const int8_t *q = x->q + col * x->ldq + b * QUANT_BLOCK;
+        float d = f16_to_f32(load_u16(scales + 2 * r)),
+              m = f16_to_f32(load_u16(scales + 16 + 2 * r));
+        int32_t sum = 0;
+
+        for (size_t i = 0; i < 16; i++) {
+            uint8_t pair = *packed_byte(group, r, i);
+
+            sum += (pair & 15) * q[i] + (pair >> 4) * q[i + 16];
+        }
+        acc += d * x->d[col * x->ldb + b] * (float)sum;
+        acc += m * x->d_sum[col * x->ldb + b];
+    }
+    return acc;
+}
+
+static float q8_0_packed_dot(const struct packed *w, const uint8_t *group, size_t r,
+                             const struct quants *x, size_t col)
+{
+    const uint8_t *scales = group + (size_t)w->n_blocks * 256;
+    float acc = 0;
+
+    for (size_t b = 0; b < w->n_blocks; b++, group += 256, scales += 16) {
+        const int8_t *q = x->q + col * x->ldq + b * QUANT_BLOCK;
+        float d = f16_to_f32(load_u16(scales + 2 * r));
+        int32_t sum = 0;
+
+        for (size_t i = 0; i < QUANT_BLOCK; i++)
+            sum += (int8_t)*packed_byte(group, r, i) * q[i];
+        acc += d * x->d[col * x->ldb + b] * (float)sum;
+    }
+    return acc;
+}
+
+static void q4_1_packed(const struct packed *w, uint32_t first, uint32_t last,
+                        const struct quants *x, uint32_t n_cols, const struct outputs *out)
+{
+    for (size_t g = first; g < last; g++)
+        for (size_t c = 0; c < n_cols; c++)
+            for (size_t r = 0; r < PACK_ROWS; r++)
+                put(out, c, g * PACK_ROWS + r,
+                    q4_1_packed_dot(w, w->data + g * w->group_bytes, r, x, c));
+}
+
+static void q8_0_packed(const struct packed *w, uint32_t first, uint32_t last,
+                        const struct quants *x, uint32_t n_cols, const struct outputs *out)
+{
+    for (size_t g = first; g < last; g++)
+        for (size_t c = 0; c < n_cols; c++)
+            for (size_t r = 0; r < PACK_ROWS; r++)
+                put(out, c, g * PACK_ROWS + r,
+                    q8_0_packed_dot(w, w->data + g * w->group_bytes, r, x, c));
+}
+
+/* What the vector conversion gives: nearest even; out of range and NaN give the least integer,
+ * which the packing to 8 bits saturates. */
+static int8_t to_int8(float v)
+{
+    float r = rintf(v);
+
+    return r >= -128 && r <= 127 ? (int8_t)r : -128;
+}
+
+static void quantize(const float *x, size_t k, struct quants *q, uint32_t col)
+{
+    for (size_t b = 0; b < k / QUANT_BLOCK; b++, x += QUANT_BLOCK) {
+        int8_t *out = q->q + col * q->ldq + b * QUANT_BLOCK;
+        size_t at = col * q->ldb + b;
+        uint32_t top = 0; /* of magnitudes as integers: NaN counts as the largest */
+        int32_t sum = 0;
+        float most, inverse;
+
+        for (int i = 0; i < QUANT_BLOCK; i++) {
+            uint32_t magnitude = bits_of_float(x[i]) & 0x7fffffff;
+
+            top = magnitude > top ? magnitude : top;
+        }
+        most = float_of_bits(top);
+        inverse = most != 0 ? 127.0f / most : 0;
+        for (int i = 0; i < QUANT_BLOCK; i++) {
+            out[i] = to_int8(x[i] * inverse);
+            sum += out[i];
+        }
+        q->d[at] = most / 127.0f;
+        q->sum[at] = sum;
+        q->d_sum[at] = q->d[at] * (float)sum;
+    }
+}
+
+static void rmsnorm(const float *x, const float *weight, uint32_t n, float eps, float *out)
+{
+    float s[LANES] = {0}, scale;
+
+    for (uint32_t i = 0; i < n; i++)
+        s[i % LANES] += x[i] * x[i];
+    scale = 1.0f / sqrtf(lanes_total(s) / (float)n + eps);
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = x[i] * scale * weight[i];
+}
+
+static void rope(float *x, uint32_t n_heads, uint32_t head_dim, const float *cos, const float *sin,
+                 uint32_t rope_dims)
+{
+    for (uint32_t h = 0; h < n_heads; h++, x += head_dim)
+        for (uint32_t i = 0; i < rope_dims; i += 2) {
+            float a = x[i], b = x[i + 1];
+
+            x[i] = a * cos[i] + b * sin[i];
+            x[i + 1] = b * cos[i + 1] + a * sin[i + 1];
+        }
+}
+
+static void silu_mul(float *gate, const float *up, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        gate[i] = gate[i] / (1.0f + expf(-gate[i])) * up[i];
+}
+
+static void softmax(float *p, uint32_t n, float *max, float *sum)
+{
+    float s[LANES] = {0}, top = p[0];
+
+    for (uint32_t i = 1; i < n; i++)
+        top = p[i] > top ? p[i] : top;
+    for (uint32_t i = 0; i < n; i++) {
+        p[i] = expf(p[i] - top);
+        s[i % LANES] += p[i];
+    }
+    for (uint32_t i = n; i % LANES != 0; i++)
+        p[i] = 0;
+    *max = top;
+    *sum = lanes_total(s);
+}
+
+static void scale_add(float *acc, float a, const float *other, float b, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        acc[i] = acc[i] * a + other[i] * b;
+}
+
+static void store_f16(void *k_page, void *v_page, uint32_t t, const float *k, const float *v,
+                      uint32_t head_dim, uint32_t head_pad)
+{
+    uint16_t *kp = k_page, *vp = (uint16_t *)v_page + (size_t)t * head_pad;
+
+    for (uint32_t d = 0; d < head_dim; d++) {
+        kp[d * KV_TOKENS + t] = f32_to_f16(k[d]);
+        vp[d] = f32_to_f16(v[d]);
+    }
+}
+
+static void store_f32(void *k_page, void *v_page, uint32_t t, const float *k, const float *v,
+                      uint32_t head_dim, uint32_t head_pad)
+{
+    float *kp = k_page, *vp = (float *)v_page + (size_t)t * head_pad;
+
+    for (uint32_t d = 0; d < head_dim; d++) {
+        kp[d * KV_TOKENS + t] = k[d];
+        vp[d] = v[d];
+    }
+}
+
+static void qk_page_f16(const float *const *q, float *const *scores, uint32_t n_queries,
+                        const void *k_page, uint32_t head_dim)
+{
+    const uint16_t *k = k_page;
+
+    for (uint32_t i = 0; i < n_queries; i++)
+        for (uint32_t t = 0; t < KV_TOKENS; t++) {
+            float acc = 0;
+
+            for (uint32_t d = 0; d < head_dim; d++)
+                acc += q[i][d] * f16_to_f32(k[d * KV_TOKENS + t]);
+            scores[i][t] = acc;
+        }
+}
+
+static void qk_page_f32(const float *const *q, float *const *scores, uint32_t n_queries,
+                        const void *k_page, uint32_t head_dim)
+{
+    const float *k = k_page;
+
+    for (uint32_t i = 0; i < n_queries; i++)
+        for (uint32_t t = 0; t < KV_TOKENS; t++) {
+            float acc = 0;
+
+            for (uint32_t d = 0; d < head_dim; d++)
+                acc += q[i][d] * k[d * KV_TOKENS + t];
+            scores[i][t] = acc;
+        }
+}
+
+static void pv_page_f16(const float *p, uint32_t n_tokens, const void *v_page, uint32_t head_pad,
+                        float *acc)
+{
+    const uint16_t *v = v_page;
+
+    for (uint32_t t = 0; t < n_tokens; t++, v += head_pad)
+        for (uint32_t d = 0; d < head_pad; d++)
+            acc[d] += p[t] * f16_to_f32(v[d]);
+}
+
+static void pv_page_f32(const float *p, uint32_t n_tokens, const void *v_page, uint32_t head_pad,
+                        float *acc)
+{
+    const float *v = v_page;
+
+    for (uint32_t t = 0; t < n_tokens; t++, v += head_pad)
+        for (uint32_t d = 0; d < head_pad; d++)
+            acc[d] += p[t] * v[d];
+}
+
+const struct kernels kernels_scalar = {
+    .name = "scalar",
+    .f32_row = f32_row,
+    .f16_row = f16_row,
+    .bf16_row = bf16_row,
+    .q8_0_row = q8_0_row,
+    .q4_1_row = q4_1_row,
+    .dot_rows = dot_rows,
+    .q4_1_packed = q4_1_packed,
+    .q8_0_packed = q8_0_packed,
+    .quantize = quantize,
+    .rmsnorm = rmsnorm,
+    .rope = rope,
+    .silu_mul = silu_mul,
+    .softmax = softmax,
+    .scale_add = scale_add,
+    .kv_f16 = {sizeof(uint16_t), store_f16, qk_page_f16, pv_page_f16},
+    .kv_f32 = {sizeof(float), store_f32, qk_page_f32, pv_page_f32},
+};

@@ -1,0 +1,280 @@
+#include "engine/cpu/weights.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/size.h"
+
+/* Output rows that one pool item computes: 32 rows of a 1536-wide Q4_1 matrix are 31 KB, which
+ * stays in the second cache while the columns pass by, and a small matrix still has enough items
+ * for several threads. */
+#define ITEM_ROWS 32u
+
+struct type_row {
+    uint32_t type;
+    size_t to_float; /* offsets into struct kernels */
+    size_t packed;
+    uint32_t packed_block_bytes; /* quants and scales of 8 rows; 0: never packed */
+    uint32_t quant_bytes;        /* of them, quants */
+    uint32_t file_block_bytes;
+};
+
+#define KERNEL(member) offsetof(struct kernels, member)
+static const struct type_row types[] = {
+    {TENSOR_F32, KERNEL(f32_row), 0, 0, 0, 0},
+    {TENSOR_F16, KERNEL(f16_row), 0, 0, 0, 0},
+    {TENSOR_BF16, KERNEL(bf16_row), 0, 0, 0, 0},
+    {TENSOR_Q8_0, KERNEL(q8_0_row), KERNEL(q8_0_packed), 272, 256, 34},
+    {TENSOR_Q4_1, KERNEL(q4_1_row), KERNEL(q4_1_packed), 160, 128, 20},
+};
+
+static const struct type_row *type_of(uint32_t type)
+{
+    for (size_t i = 0; i < COUNT_OF(types); i++)
+        if (types[i].type == type)
+            return &types[i];
+    return NULL;
+}
+
+static uint32_t n_groups(uint32_t n_rows)
+{
+    return (n_rows + PACK_ROWS - 1) / PACK_ROWS;
+}
+
+/* The file's size bounds every tensor, and a packed copy is at most 8 rows larger: no overflow. */
+static size_t packed_bytes(const struct tensor *t)
+{
+    const struct type_row *type = type_of(t->type);
+
+    if (type == NULL || type->packed_block_bytes == 0)
+        return 0;
+    return (size_t)n_groups((uint32_t)t->dims[1]) * (t->dims[0] / QUANT_BLOCK) *
+           type->packed_block_bytes;
+}
+
+size_t weights_packed_bytes(const struct model *model, bool pack)
+{
+    size_t sum = 0;
+
+    if (!pack)
+        return 0;
+    for (uint32_t i = 0; i < model->shape.n_layers; i++) {
+        const struct model_layer *l = &model->layers[i];
+
+        sum += packed_bytes(l->attn_q) + packed_bytes(l->attn_k) + packed_bytes(l->attn_v) +
+               packed_bytes(l->attn_output) + packed_bytes(l->ffn_gate) + packed_bytes(l->ffn_up) +
+               packed_bytes(l->ffn_down);
+    }
+    return sum + packed_bytes(model->output);
+}
+
+/* 4-byte words of the 8 rows' blocks, row by row: what was vector-wide in one row becomes one word
+ * wide in 8. `in` is a row's block or NULL past the last row. */
+static void pack_words(const uint8_t *in, uint8_t *out, uint32_t r, uint32_t quant_bytes)
+{
+    for (uint32_t j = 0; j < quant_bytes / 32; j++)
+        memcpy(out + 32 * j + 4 * r, in + 4 * j, 4);
+}
+
+struct pack_job {
+    const struct weight *w;
+    const struct type_row *type;
+    uint8_t *out;
+};
+
+static void pack_group(void *arg, uint32_t group, unsigned thread)
+{
+    const struct pack_job *job = arg;
+    const struct type_row *type = job->type;
+    const struct weight *w = job->w;
+    uint32_t n_blocks = w->packed.n_blocks,
+             n_scales = (type->packed_block_bytes - type->quant_bytes) / 16;
+    uint8_t *quants = job->out + (size_t)group * w->packed.group_bytes;
+    uint8_t *scales = quants + (size_t)n_blocks * type->quant_bytes;
+
+    (void)thread;
+    for (uint32_t r = 0; r < PACK_ROWS && group * PACK_ROWS + r < w->n_rows; r++) {
+        const uint8_t *in = w->data + (size_t)(group * PACK_ROWS + r) * w->row_bytes;
+
+        for (uint32_t b = 0; b < n_blocks; b++, in += type->file_block_bytes) {
+            for (uint32_t s = 0; s < n_scales; s++)
+                memcpy(scales + (size_t)b * n_scales * 16 + 16 * s + 2 * r, in + 2 * s, 2);
+            pack_words(in + 2 * n_scales, quants + (size_t)b * type->quant_bytes, r,
+                       type->quant_bytes);
+        }
+    }
+}
+
+struct opening {
+    struct weights *weights;
+    const struct kernels *kernels;
+    struct pool *pool;
+    bool pack;
+    size_t used; /* of weights->memory */
+};
+
+static void set_weight(struct opening *o, struct weight *w, const struct tensor *t, bool pack)
+{
+    const struct type_row *type = type_of(t->type);
+    const char *table = (const char *)o->kernels;
+    size_t bytes = packed_bytes(t);
+
+    w->data = t->data;
+    w->n_rows = (uint32_t)t->dims[1];
+    w->k = (uint32_t)t->dims[0];
+    w->row_bytes = t->bytes / w->n_rows;
+    memcpy(&w->to_float, table + type->to_float, sizeof w->to_float);
+    if (!pack || bytes == 0)
+        return;
+    memcpy(&w->packed_matmul, table + type->packed, sizeof w->packed_matmul);
+    w->packed.data = o->weights->memory + o->used;
+    w->packed.n_blocks = w->k / QUANT_BLOCK;
+    w->packed.group_bytes = (size_t)w->packed.n_blocks * type->packed_block_bytes;
+    pool_run(o->pool, pack_group,
+             &(struct pack_job){.w = w, .type = type, .out = o->weights->memory + o->used},
+             n_groups(w->n_rows));
+    o->used += bytes;
+}
+
+/* Huge pages: a step walks all of it, and small pages would cost a translation per 25 blocks. */
+static enum status map_memory(struct weights *w, size_t bytes, struct reason *why)
+{
+    void *p;
+
+    if (bytes == 0)
+        return ST_OK;
+    p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return fail(why, ST_NO_MEMORY, "no memory for %zu MiB of repacked weights", bytes >> 20);
+    madvise(p, bytes, MADV_HUGEPAGE);
+    w->memory = p;
+    w->memory_bytes = bytes;
+    return ST_OK;
+}
+
+/* Norm weights in any type become floats. */
+static const float *set_norm(struct opening *o, const struct tensor *t, float *out)
+{
+    struct weight w = {0};
+
+    set_weight(o, &w, t, false);
+    w.to_float(t->data, out, w.k);
+    return out;
+}
+
+static void set_layer(struct opening *o, struct layer_weights *out, const struct model_layer *in,
+                      float *norms, uint32_t n_embd)
+{
+    out->attn_norm = set_norm(o, in->attn_norm, norms);
+    out->ffn_norm = set_norm(o, in->ffn_norm, norms + n_embd);
+    set_weight(o, &out->q, in->attn_q, o->pack);
+    set_weight(o, &out->k, in->attn_k, o->pack);
+    set_weight(o, &out->v, in->attn_v, o->pack);
+    set_weight(o, &out->output, in->attn_output, o->pack);
+    set_weight(o, &out->gate, in->ffn_gate, o->pack);
+    set_weight(o, &out->up, in->ffn_up, o->pack);
+    set_weight(o, &out->down, in->ffn_down, o->pack);
+}
+
+enum status weights_open(struct weights *w, const struct model *model,
+                         const struct kernels *kernels, bool pack, struct pool *pool,
+                         struct reason *why)
+{
+    struct opening o = {.weights = w, .kernels = kernels, .pool = pool, .pack = pack};
+    uint32_t n_layers = model->shape.n_layers, n_embd = model->shape.n_embd;
+    enum status s;
+
+    memset(w, 0, sizeof *w);
+    s = map_memory(w, weights_packed_bytes(model, pack), why);
+    if (s != ST_OK)
+        return s;
+    w->layers = calloc(n_layers, sizeof *w->layers);
+    w->norms = calloc((size_t)n_layers * 2 + 1, n_embd * sizeof *w->norms);
+    if (w->layers == NULL || w->norms == NULL)
+        return fail(why, ST_NO_MEMORY, "no memory for %u layers", n_layers);
+    for (uint32_t i = 0; i < n_layers; i++)
+        set_layer(&o, &w->layers[i], &model->layers[i], w->norms + (size_t)2 * i * n_embd, n_embd);
+    w->output_norm = set_norm(&o, model->output_norm, w->norms + (size_t)2 * n_layers * n_embd);
+    set_weight(&o, &w->token_embd, model->token_embd, false);
+    set_weight(&o, &w->output, model->output, pack);
+    return ST_OK;
+}
+
+void weights_close(struct weights *w)
+{
+    if (w->memory != NULL)
+        munmap(w->memory, w->memory_bytes);
+    free(w->layers);
+    free(w->norms);
+    memset(w, 0, sizeof *w);
+}
+
+static uint32_t padded(uint32_t n)
+{
+    return (n + ACT_ALIGN - 1) & ~(ACT_ALIGN - 1u);
+}
+
+size_t weights_scratch_floats(uint32_t k)
+{
+    return (size_t)DOT_ROWS * padded(k);
+}
+
+/* Packed products write whole groups of rows; so do these, or a NaN that a layer of packed weights
+ * left past a row's end would be read by a layer of float ones. */
+static void clear_tail(const struct product *p, uint32_t n_cols)
+{
+    uint32_t n = p->w->n_rows, tail = n_groups(n) * PACK_ROWS - n;
+
+    for (size_t c = 0; c < n_cols; c++)
+        memset(p->out.y + c * p->out.ld + n, 0, tail * sizeof *p->out.y);
+}
+
+/* Rows [first, last) in float: DOT_ROWS of them are decoded once and serve all columns. */
+static void multiply_float(const struct product_job *job, const struct product *p, uint32_t first,
+                           uint32_t last, float *scratch)
+{
+    const struct weight *w = p->w;
+    size_t ld = padded(w->k);
+
+    for (uint32_t r = first; r < last; r += DOT_ROWS) {
+        uint32_t n = last - r < DOT_ROWS ? last - r : DOT_ROWS;
+        struct outputs out = p->out;
+
+        out.y += r;
+        for (uint32_t i = 0; i < n; i++) {
+            w->to_float(w->data + (size_t)(r + i) * w->row_bytes, scratch + i * ld, w->k);
+            memset(scratch + i * ld + w->k, 0, (ld - w->k) * sizeof *scratch);
+        }
+        job->kernels->dot_rows(scratch, ld, n, job->x, job->ldx, job->n_cols, ld, &out);
+    }
+    if (last == w->n_rows && !p->out.add)
+        clear_tail(p, job->n_cols);
+}
+
+static void multiply_item(void *arg, uint32_t item, unsigned thread)
+{
+    const struct product_job *job = arg;
+    uint32_t i = 0, first, last;
+    const struct product *p;
+
+    while (item >= job->first_item[i + 1])
+        i++;
+    p = &job->products[i];
+    first = (item - job->first_item[i]) * ITEM_ROWS;
+    last = p->w->n_rows - first < ITEM_ROWS ? p->w->n_rows : first + ITEM_ROWS;
+    if (p->w->packed_matmul == NULL)
+        multiply_float(job, p, first, last, job->row_scratch[thread]);
+    else
+        p->w->packed_matmul(&p->w->packed, first / PACK_ROWS, n_groups(last), job->quants,
+                            job->n_cols, &p->out);
+}
+
+void weights_multiply(struct product_job *job, struct pool *pool)
+{
+    job->first_item[0] = 0;
+    for (uint32_t i = 0; i < job->n_products; i++)
+        job->first_item[i + 1] =
+            job->first_item[i] + (job->products[i].w->n_rows + ITEM_ROWS - 1) / ITEM_ROWS;
+    pool_run(pool, multiply_item, job, job->first_item[job->n_products]);
+}

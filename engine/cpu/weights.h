@@ -1,0 +1,72 @@
+/* The matrices of a model as the CPU kernels read them: in place in the model's mapping, or, for
+ * quantized types in fast mode, repacked into groups of 8 rows (see kernels.h) in memory of our
+ * own. Immutable after weights_open; belongs to its device. */
+#ifndef ENGINE_CPU_WEIGHTS_H
+#define ENGINE_CPU_WEIGHTS_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+#include "engine/cpu/kernels.h"
+#include "engine/cpu/threads.h"
+#include "engine/model/model.h"
+
+struct weight {
+    const uint8_t *data; /* (n_rows, row_bytes), as in the file */
+    size_t row_bytes;
+    uint32_t n_rows;                                        /* outputs */
+    uint32_t k;                                             /* inputs */
+    void (*to_float)(const void *in, float *out, size_t n); /* of its type */
+    packed_matmul *packed_matmul; /* NULL: computed from `data` in float */
+    struct packed packed;
+};
+
+struct layer_weights {
+    struct weight q, k, v, output, gate, up, down;
+    const float *attn_norm, *ffn_norm; /* (n_embd) */
+};
+
+struct weights {
+    struct layer_weights *layers; /* n_layers */
+    struct weight token_embd;     /* read by row, never packed */
+    struct weight output;
+    const float *output_norm; /* (n_embd) */
+    uint8_t *memory;          /* all packed groups */
+    size_t memory_bytes;
+    float *norms; /* norm vectors, as floats */
+};
+
+/* Bytes of the repacked copies that `model` needs (0 unless `pack`). */
+size_t weights_packed_bytes(const struct model *model, bool pack);
+
+/* `model` must outlive the weights. Repacking runs on `pool`. */
+MUST_CHECK enum status weights_open(struct weights *w, const struct model *model,
+                                    const struct kernels *kernels, bool pack, struct pool *pool,
+                                    struct reason *why);
+void weights_close(struct weights *w); /* also after a failed open */
+
+/* One matrix of a product; several that read the same input run as one job. */
+struct product {
+    const struct weight *w;
+    struct outputs out; /* (n_cols, >= n_rows rounded up to PACK_ROWS) */
+};
+
+#define PRODUCTS_MAX 3
+struct product_job {
+    const struct kernels *kernels;
+    struct product products[PRODUCTS_MAX];
+    uint32_t n_products;
+    const float *x; /* (n_cols, ldx): for weights that aren't packed */
+    size_t ldx;
+    const struct quants *quants; /* (n_cols, ...): for packed ones */
+    uint32_t n_cols;
+    float **row_scratch;    /* per thread: weights_scratch_floats */
+    uint32_t first_item[4]; /* filled by weights_multiply */
+};
+
+/* Floats of one thread's scratch for matrices of at most k inputs. */
+size_t weights_scratch_floats(uint32_t k);
+/* Computes all products on the pool. */
+void weights_multiply(struct product_job *job, struct pool *pool);
+
+#endif

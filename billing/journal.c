@@ -103,15 +103,16 @@ static void answer(struct billing_write *w, enum status s)
 
 /* ---- records ---- */
 
-static struct journal_stamp next_stamp(struct journal *j)
+/* base 0: a new segment's image, of which nothing is durable yet. */
+static struct journal_stamp next_stamp(struct journal *j, size_t base)
 {
     return (struct journal_stamp){
-        .generation = j->generation, .seq = j->next_seq++, .durable = j->durable};
+        .generation = j->generation, .seq = j->next_seq++, .durable = base == 0 ? 0 : j->durable};
 }
 
 static void put_final(struct journal *j, size_t base, struct live *e)
 {
-    struct journal_stamp s = next_stamp(j);
+    struct journal_stamp s = next_stamp(j, base);
 
     e->final_seq = s.seq;
     journal_put_final(&j->out, base, &s, &e->final);
@@ -119,21 +120,21 @@ static void put_final(struct journal *j, size_t base, struct live *e)
 
 static void put_admission(struct journal *j, size_t base, const struct live *e)
 {
-    struct journal_stamp s = next_stamp(j);
+    struct journal_stamp s = next_stamp(j, base);
 
     journal_put_admission(&j->out, base, &s, &e->admission);
 }
 
 static void put_progress(struct journal *j, size_t base, const struct journal_progress *p)
 {
-    struct journal_stamp s = next_stamp(j);
+    struct journal_stamp s = next_stamp(j, base);
 
     journal_put_progress(&j->out, base, &s, p);
 }
 
 static void put_posted(struct journal *j, size_t base, uint64_t seq)
 {
-    struct journal_stamp s = next_stamp(j);
+    struct journal_stamp s = next_stamp(j, base);
 
     journal_put_posted(&j->out, base, &s, seq);
 }
@@ -145,6 +146,7 @@ static bool has_progress(const struct live *e)
 
 /* ---- a new segment ---- */
 
+/* Everything that is open, into `out`; the head comes last, because it says where the rest ends. */
 static void put_image(struct journal *j, uint64_t posted_seq)
 {
     struct journal_head head = {.generation = j->generation,
@@ -152,9 +154,9 @@ static void put_image(struct journal *j, uint64_t posted_seq)
                                 .first_seq = j->next_seq,
                                 .prev_end = j->durable,
                                 .prev_seq = j->durable_seq};
-    size_t prev_durable = j->durable;
+    struct buf front;
 
-    j->durable = 0; /* nothing of the new segment is: the stamps say so */
+    buf_init(&front);
     buf_clear(&j->out);
     journal_put_head(&j->out, &head);
     put_posted(j, 0, posted_seq);
@@ -166,7 +168,13 @@ static void put_image(struct journal *j, uint64_t posted_seq)
         if (e->has_final)
             put_final(j, 0, e);
     }
-    j->durable = prev_durable;
+    head.image_end = j->out.len;
+    journal_put_head(&front, &head);
+    if (front.failed)
+        j->out.failed = true;
+    if (!j->out.failed)
+        memcpy(j->out.data, front.data, front.len);
+    buf_dispose(&front);
 }
 
 static bool has_room_for_old(struct journal *j)
@@ -398,41 +406,57 @@ static void forget_admissions(struct journal *j, const struct write_list *l)
     }
 }
 
+/* The usual way: one write, one sync when a final record is among it. */
+static enum status commit(struct journal *j, const struct write_list *l, bool has_final)
+{
+    enum status s = write_out(j);
+
+    if (s == ST_OK && has_final)
+        s = sync_segment(j);
+    if (s == ST_OK && has_final)
+        finish_writes(j, l);
+    return s;
+}
+
+/* What this turn wrote is safe either way. */
+static void rotate(struct journal *j, uint64_t posted_seq)
+{
+    enum status s = new_segment(j, posted_seq);
+
+    set_ok(j, s == ST_OK, s);
+}
+
 static void turn(struct journal *j, struct write_list *l, uint64_t posted_seq)
 {
-    bool has_final, was_ok = atomic_load(&j->ok);
     enum status s = ST_IO;
+    bool has_final;
 
     buf_clear(&j->out);
     gather_writes(j, l, &has_final);
     gather_progress(j);
     if (posted_seq != j->posted_written)
         put_posted(j, j->end, posted_seq);
-    if (was_ok) {
-        s = write_out(j);
-        if (s == ST_OK && has_final)
-            s = sync_segment(j);
+    if (atomic_load(&j->ok)) {
+        s = commit(j, l, has_final);
         if (s == ST_OK)
             j->posted_written = posted_seq;
-        if (s == ST_OK && has_final)
-            finish_writes(j, l);
-        if (s == ST_OK && j->end >= j->full)
-            s = new_segment(j, posted_seq);
+        set_ok(j, s == ST_OK, s);
     }
     if (s != ST_OK) {
-        set_ok(j, false, s);
         s = new_segment(j, posted_seq);
+        set_ok(j, s == ST_OK, s);
     }
-    set_ok(j, s == ST_OK, s);
     if (s != ST_OK)
         forget_admissions(j, l);
     answer_all(j, l, s);
+    if (s == ST_OK && j->end >= j->full)
+        rotate(j, posted_seq);
     delete_posted(j, posted_seq);
 }
 
 /* ---- the thread ---- */
 
-static void wait_until(struct journal *j)
+static void wait_for_work(struct journal *j)
 {
     struct timespec until;
 
@@ -451,12 +475,13 @@ static void wait_until(struct journal *j)
 static bool take(struct journal *j, struct write_list *l, uint64_t *posted_seq)
 {
     struct progress_list *p;
-    bool go_on;
+    bool has_mark, go_on;
 
     pthread_mutex_lock(&j->lock);
-    if (j->inbox.head == NULL && j->progress->n == 0 && j->posted_seq == j->posted_written &&
-        !j->stopping)
-        wait_until(j);
+    /* A mark that can't be written is no reason to try without pause. */
+    has_mark = j->posted_seq != j->posted_written && atomic_load(&j->ok);
+    if (j->inbox.head == NULL && j->progress->n == 0 && !has_mark && !j->stopping)
+        wait_for_work(j);
     list_init(l);
     if (j->inbox.head != NULL) {
         *l = j->inbox;

@@ -23,7 +23,6 @@ struct journal_config {
     size_t segment_bytes;
     size_t rows_in_memory;       /* 0: ROW_SOURCE_MAX */
     const struct journal_io *io; /* NULL: the real one */
-    int64_t now_us;              /* Unix: for rows of requests that the last process left open */
 };
 
 /* Replays, starts a new generation, starts the thread. */

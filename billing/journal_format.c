@@ -24,6 +24,7 @@ void journal_put_head(struct buf *b, const struct journal_head *h)
     buf_put_u64(b, h->first_seq);
     buf_put_u64(b, h->prev_end);
     buf_put_u64(b, h->prev_seq);
+    buf_put_u64(b, h->image_end);
     if (!b->failed)
         buf_put_u64(b, XXH3_64bits(b->data + at, JOURNAL_HEAD_BYTES - 8));
 }
@@ -81,6 +82,7 @@ static void pad_block(struct buf *b, size_t base, size_t record_bytes)
 static void put_record(struct buf *b, size_t base, const struct journal_stamp *s, uint8_t type,
                        const struct payload *p)
 {
+    uint64_t sum;
     size_t at;
 
     pad_block(b, base, JOURNAL_RECORD_HEAD_BYTES + p->len);
@@ -96,9 +98,7 @@ static void put_record(struct buf *b, size_t base, const struct journal_stamp *s
     buf_append(b, p->bytes, p->len);
     if (b->failed)
         return;
-    /* The checksum goes to its place by way of a second buffer's bytes: little-endian everywhere.
-     */
-    uint64_t sum = XXH3_64bits(b->data + at + 8, JOURNAL_RECORD_HEAD_BYTES - 8 + p->len);
+    sum = XXH3_64bits(b->data + at + 8, JOURNAL_RECORD_HEAD_BYTES - 8 + p->len);
     for (size_t i = 0; i < 8; i++)
         b->data[at + i] = (char)(uint8_t)(sum >> (8 * i));
 }
@@ -291,6 +291,7 @@ enum status journal_view_init(struct journal_view *v, const void *data, size_t l
     v->head.first_seq = reader_u64(&r);
     v->head.prev_end = reader_u64(&r);
     v->head.prev_seq = reader_u64(&r);
+    v->head.image_end = reader_u64(&r);
     if (reader_u64(&r) != XXH3_64bits(data, JOURNAL_HEAD_BYTES - 8))
         return ST_CORRUPT;
     v->data = data;
@@ -372,6 +373,8 @@ bool journal_tail_is_torn(const struct journal_view *v)
 {
     struct frame f;
 
+    if (v->pos < v->head.image_end)
+        return false;
     /* A whole record that can't be read here (a wrong sequence or content under a right checksum)
      * was written that way: no crash does that. */
     if (read_frame(v, v->pos, &f))

@@ -1,0 +1,104 @@
+/* Which rows the next step computes. Pure: no device, no socket, no clock; time is passed in.
+ *
+ * Continuous batching: a sequence joins and leaves at any step. A step carries one row for every
+ * decoding sequence, then chunks of prompts under a budget of rows, so that a long prompt doesn't
+ * hold up the others. KV pages are taken as positions need them. When they run out the youngest
+ * running sequence gives its pages back and is recomputed later (its output stays); the oldest is
+ * never preempted, so it always gets on. Sequences that nobody reads (held) go first.
+ *
+ * Up to `depth` steps are in flight: step t+1 is built before the results of t are known and names
+ * the tokens of t by ticket and row. Preemption waits until nothing is in flight.
+ *
+ * All calls on one thread. Callbacks come from inside scheduler_apply, _fail and _cancel, and must
+ * not call back into the scheduler. */
+#ifndef ENGINE_CORE_SCHEDULER_H
+#define ENGINE_CORE_SCHEDULER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "engine/core/device.h"
+#include "engine/core/sequence.h"
+#include "engine/engine.h"
+
+#define SCHEDULER_DEPTH_MAX 2 /* a row may name a ticket at most one behind (device.h) */
+
+struct scheduler;
+
+struct scheduler_config {
+    uint32_t max_sequences; /* running at once */
+    uint32_t prefill_rows;  /* prompt rows in a step */
+    uint32_t max_context;   /* tokens of a sequence, prompt and output */
+    uint32_t n_pages;
+    uint32_t queue_max; /* waiting at once */
+    uint32_t depth;     /* steps in flight: 1, or 2 for a device that runs by itself */
+};
+
+/* Rows of the largest step: the device's max_rows. */
+static inline uint32_t scheduler_max_rows(const struct scheduler_config *cfg)
+{
+    return cfg->max_sequences + cfg->prefill_rows;
+}
+
+struct scheduler_events {
+    /* A token of the output, in order. `last`: the sequence ends with it by length. True: it ends
+     * here, as a stop. */
+    bool (*on_token)(void *arg, struct sequence *s, int32_t id, bool last);
+    /* Exactly once for each submitted sequence. finish is NONE unless status is ST_OK. */
+    void (*on_end)(void *arg, struct sequence *s, enum status status, enum engine_finish finish);
+    /* After on_end, when no step refers to it any more: the memory is the caller's again. */
+    void (*on_release)(void *arg, struct sequence *s);
+};
+
+struct scheduler_stats {
+    uint32_t running, waiting; /* preempted ones wait */
+    uint32_t pages_used, pages_total;
+    uint32_t rows_max; /* most sequences in one step */
+    uint64_t steps, prompt_tokens, output_tokens, preemptions;
+};
+
+struct scheduled_entry {
+    struct sequence *sequence;
+    uint32_t n_end;    /* positions computed when this step is done */
+    uint32_t want_row; /* UINT32_MAX: none */
+};
+
+/* A step and whose it is; the scheduler's, until it was applied or failed. */
+struct scheduled_step {
+    struct device_step step;
+    uint64_t ticket;
+    uint32_t n_entries; /* as step.sequences */
+    struct scheduled_entry *entries;
+};
+
+MUST_CHECK enum status scheduler_new(const struct scheduler_config *cfg,
+                                     const struct scheduler_events *events, void *arg,
+                                     struct scheduler **out);
+/* No sequence is left and no step in flight. NULL is fine. */
+void scheduler_free(struct scheduler *s);
+
+/* The prompt is copied. ST_TOO_LONG: can never fit; ST_OVERLOADED: the queue is full; ST_NO_MEMORY.
+ * On failure the sequence is not the scheduler's and no callback comes. */
+MUST_CHECK enum status scheduler_submit(struct scheduler *s, struct sequence *q,
+                                        const int32_t *prompt, uint32_t n_prompt, int64_t now_us);
+/* Ends it now with `status`; nothing of it is computed or counted afterwards. */
+void scheduler_cancel(struct scheduler *s, struct sequence *q, enum status status, int64_t now_us);
+
+/* The next step, or NULL: nothing to do, or not before a step in flight is done. The caller tells
+ * the device the sampling of entries whose slot_is_new (and clears it), submits, and answers with
+ * scheduler_submitted or scheduler_fail. */
+struct scheduled_step *scheduler_build(struct scheduler *s, int64_t now_us);
+void scheduler_submitted(struct scheduler *s, struct scheduled_step *step, uint64_t ticket);
+/* The oldest step in flight; NULL when there is none. */
+struct scheduled_step *scheduler_oldest(struct scheduler *s);
+/* Its results, one per `want` row, ascending. Results that don't match the step count as a failure
+ * of the device. */
+void scheduler_apply(struct scheduler *s, struct scheduled_step *step,
+                     const struct step_result *results, uint32_t n, int64_t now_us);
+/* The device failed it: its sequences end with ST_INTERNAL. */
+void scheduler_fail(struct scheduler *s, struct scheduled_step *step, int64_t now_us);
+
+void scheduler_stats(const struct scheduler *s, struct scheduler_stats *out);
+
+#endif

@@ -1,0 +1,40 @@
+#include "engine/core/sequence.h"
+
+#include <stddef.h>
+
+uint32_t sequence_rows_left(const struct sequence *s)
+{
+    uint32_t n = s->n_tokens + s->n_pending;
+    bool is_sampling = n > s->n_prompt;
+
+    /* The token that completes max_tokens or the context is sampled but never computed. */
+    if (is_sampling && (n - s->n_prompt >= s->max_tokens || n >= s->limit))
+        return 0;
+    return n - s->n_computed;
+}
+
+uint32_t sequence_pages_missing(const struct sequence *s)
+{
+    uint32_t all = sequence_pages_for(s->n_tokens + s->n_pending);
+
+    return all > s->n_pages ? all - s->n_pages : 0;
+}
+
+void sequence_list_init(struct sequence *head)
+{
+    head->prev = head->next = head;
+}
+
+void sequence_insert_before(struct sequence *at, struct sequence *s)
+{
+    s->prev = at->prev;
+    s->next = at;
+    s->prev->next = s->next->prev = s;
+}
+
+void sequence_unlink(struct sequence *s)
+{
+    s->prev->next = s->next;
+    s->next->prev = s->prev;
+    s->prev = s->next = NULL;
+}

@@ -1,0 +1,74 @@
+/* One request inside the scheduler: its tokens, its KV pages and how far they are computed. The
+ * caller embeds it in its own job and keeps it alive until the scheduler's on_release. Belongs to
+ * the scheduler's thread. */
+#ifndef ENGINE_CORE_SEQUENCE_H
+#define ENGINE_CORE_SEQUENCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/core/device.h"
+#include "engine/core/pages.h"
+#include "engine/core/sampler.h"
+
+enum sequence_state {
+    SEQUENCE_WAITING,   /* never admitted */
+    SEQUENCE_RUNNING,   /* has a slot */
+    SEQUENCE_PREEMPTED, /* was running; gave its pages back, will be recomputed */
+    SEQUENCE_ENDED      /* its end was reported; steps in flight may still carry its rows */
+};
+
+struct sequence {
+    /* The caller's, before scheduler_submit. */
+    uint64_t tenant;
+    uint32_t max_tokens; /* of output; 0: the prompt is computed and nothing sampled */
+    struct sampling sampling;
+
+    /* The caller's, at any time: while true it gets no rows, since nobody takes its output. */
+    bool held;
+
+    /* The scheduler's. */
+    enum sequence_state state;
+    struct sequence *prev, *next;
+    uint64_t round; /* turn in the waiting queue */
+    uint64_t age;   /* order of first admission: lower is older, and is preempted later */
+
+    int32_t *tokens; /* prompt, then output; room for `limit` */
+    uint32_t n_prompt, n_tokens, limit;
+    uint32_t n_computed; /* positions in KV, or in a step in flight that puts them there */
+    uint32_t n_pending;  /* samples in flight: tokens that will be at n_tokens and after */
+    uint64_t pending_ticket;
+    uint32_t pending_row; /* where the last of them comes from */
+    uint32_t n_in_flight; /* steps in flight with rows of this sequence */
+    uint32_t n_planned;   /* rows in the step being built */
+
+    uint32_t slot;
+    bool slot_is_new; /* the device has not been told its sampling yet */
+    uint32_t *pages;  /* its page table; room for `limit` positions */
+    uint32_t n_pages;
+
+    bool not_finite; /* ended because its logits held a NaN or an infinity */
+    bool prefilled;  /* the whole prompt was computed once: it counts, also after a preemption */
+    int64_t submitted_us, admitted_us, prefilled_us, ended_us;
+};
+
+static inline uint32_t sequence_n_output(const struct sequence *s)
+{
+    return s->n_tokens - s->n_prompt;
+}
+
+/* Rows that it could compute now: known tokens and the one in flight, never past its end. */
+uint32_t sequence_rows_left(const struct sequence *s);
+static inline uint32_t sequence_pages_for(uint32_t n_positions)
+{
+    return (n_positions + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
+}
+/* Pages that its known tokens still need. */
+uint32_t sequence_pages_missing(const struct sequence *s);
+
+/* Ring lists with a head of the same type. */
+void sequence_list_init(struct sequence *head);
+void sequence_insert_before(struct sequence *at, struct sequence *s);
+void sequence_unlink(struct sequence *s);
+
+#endif

@@ -1,0 +1,557 @@
+#include "engine/core/scheduler.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "engine/core/stepper.h"
+#include "tests/lib/fake_device.h"
+
+#define JOBS_MAX   40
+#define PROMPT_MAX 60
+#define OUTPUT_MAX 80
+#define STOP_EVERY 29 /* ids divisible by this end a sequence, where the job stops at all */
+
+struct job {
+    struct sequence sequence; /* first: the callbacks cast */
+    int32_t prompt[PROMPT_MAX];
+    uint32_t n_prompt;
+    bool stops;
+    int32_t output[OUTPUT_MAX];
+    uint32_t n_output;
+    int n_ends, n_releases;
+    enum status status;
+    enum engine_finish finish;
+    bool prefilled_at_end;
+};
+
+struct rig {
+    struct scheduler_config cfg;
+    struct scheduler *scheduler;
+    struct device *device;
+    struct stepper stepper;
+    struct job jobs[JOBS_MAX];
+    uint32_t n_jobs;
+    uint64_t random;
+};
+
+static bool on_token(void *arg, struct sequence *s, int32_t id, bool last)
+{
+    struct job *j = (struct job *)s;
+
+    (void)arg;
+    assert_int_equal(j->n_ends, 0);
+    assert_true(j->n_output < s->max_tokens);
+    j->output[j->n_output++] = id;
+    assert_int_equal(sequence_n_output(s), j->n_output);
+    assert_true(!last || s->n_tokens == s->limit);
+    return j->stops && id % STOP_EVERY == 0;
+}
+
+static void on_end(void *arg, struct sequence *s, enum status status, enum engine_finish finish)
+{
+    struct job *j = (struct job *)s;
+
+    (void)arg;
+    j->n_ends++;
+    j->status = status;
+    j->finish = finish;
+    j->prefilled_at_end = s->prefilled;
+}
+
+static void on_release(void *arg, struct sequence *s)
+{
+    struct job *j = (struct job *)s;
+
+    (void)arg;
+    assert_int_equal(j->n_ends, 1);
+    j->n_releases++;
+}
+
+static const struct scheduler_events events = {on_token, on_end, on_release};
+
+static void rig_open(struct rig *r, const struct scheduler_config *cfg)
+{
+    struct device_config device = {.max_rows = scheduler_max_rows(cfg),
+                                   .max_sequences = cfg->max_sequences,
+                                   .max_context = cfg->max_context,
+                                   .n_pages = cfg->n_pages};
+
+    memset(r, 0, sizeof *r);
+    memset(&fake_device_script, 0, sizeof fake_device_script);
+    r->cfg = *cfg;
+    r->random = 1;
+    assert_int_equal(fake_device_ops.open(&device, &r->device, NULL), ST_OK);
+    assert_int_equal(scheduler_new(cfg, &events, r, &r->scheduler), ST_OK);
+    assert_int_equal(stepper_init(&r->stepper, r->scheduler, r->device, cfg->max_sequences), ST_OK);
+}
+
+/* Nothing is left behind, whatever happened. */
+static void rig_close(struct rig *r)
+{
+    struct scheduler_stats st;
+
+    scheduler_stats(r->scheduler, &st);
+    assert_int_equal(st.pages_used, 0);
+    assert_int_equal(st.running + st.waiting, 0);
+    for (uint32_t i = 0; i < r->n_jobs; i++) {
+        assert_int_equal(r->jobs[i].n_ends, 1);
+        assert_int_equal(r->jobs[i].n_releases, 1);
+    }
+    stepper_dispose(&r->stepper);
+    scheduler_free(r->scheduler);
+    r->device->ops->close(r->device);
+}
+
+static uint32_t random_below(struct rig *r, uint32_t n)
+{
+    r->random = r->random * 6364136223846793005ull + 1442695040888963407ull;
+    return (uint32_t)(r->random >> 33) % n;
+}
+
+static struct job *submit(struct rig *r, uint32_t n_prompt, uint32_t max_tokens, uint64_t tenant)
+{
+    struct job *j = &r->jobs[r->n_jobs];
+
+    assert_true(r->n_jobs < JOBS_MAX && n_prompt <= PROMPT_MAX);
+    for (uint32_t i = 0; i < n_prompt; i++)
+        j->prompt[i] = (int32_t)random_below(r, FAKE_DEVICE_VOCAB);
+    j->n_prompt = n_prompt;
+    j->sequence.tenant = tenant;
+    j->sequence.max_tokens = max_tokens;
+    j->sequence.sampling.seed = r->n_jobs + 1;
+    assert_int_equal(scheduler_submit(r->scheduler, &j->sequence, j->prompt, n_prompt, 0), ST_OK);
+    r->n_jobs++;
+    return j;
+}
+
+static void run_all(struct rig *r)
+{
+    for (int i = 0; stepper_turn(&r->stepper); i++)
+        assert_true(i < 100000);
+}
+
+/* What the job gives alone: the definition of the fake device, without any scheduler. */
+static uint32_t alone(const struct rig *r, const struct job *j, int32_t *out,
+                      enum engine_finish *finish)
+{
+    int32_t tokens[PROMPT_MAX + OUTPUT_MAX];
+    uint32_t n = j->n_prompt, max = j->sequence.max_tokens, limit = r->cfg.n_pages * KV_PAGE_TOKENS;
+
+    limit = limit < r->cfg.max_context ? limit : r->cfg.max_context;
+    memcpy(tokens, j->prompt, n * sizeof tokens[0]);
+    *finish = ENGINE_FINISH_LENGTH;
+    for (uint32_t i = 0; i < max && n < limit; i++) {
+        tokens[n] = fake_device_pick(tokens, n, j->sequence.sampling.seed, i, FAKE_DEVICE_VOCAB);
+        out[i] = tokens[n++];
+        if (j->stops && out[i] % STOP_EVERY == 0) {
+            *finish = ENGINE_FINISH_STOP;
+            break;
+        }
+    }
+    return n - j->n_prompt;
+}
+
+/* Completed ones gave exactly what they give alone; the others a beginning of it. */
+static void check_output(const struct rig *r, const struct job *j)
+{
+    int32_t expected[OUTPUT_MAX];
+    enum engine_finish finish;
+    uint32_t n = alone(r, j, expected, &finish);
+
+    assert_true(j->n_output <= n);
+    assert_memory_equal(j->output, expected, j->n_output * sizeof expected[0]);
+    if (j->status != ST_OK)
+        return;
+    assert_int_equal(j->n_output, n);
+    assert_int_equal(j->finish, finish);
+    assert_true(j->prefilled_at_end);
+}
+
+static const struct scheduler_config roomy = {.max_sequences = 4,
+                                              .prefill_rows = 8,
+                                              .max_context = 128,
+                                              .n_pages = 64,
+                                              .queue_max = JOBS_MAX,
+                                              .depth = 1};
+
+static void test_a_sequence_runs_to_its_length(void **state)
+{
+    struct rig r;
+    struct job *j;
+
+    (void)state;
+    rig_open(&r, &roomy);
+    j = submit(&r, 20, 10, 1);
+    run_all(&r);
+    assert_int_equal(j->n_output, 10);
+    check_output(&r, j);
+    rig_close(&r);
+}
+
+static void test_max_tokens_0_ends_after_the_prompt(void **state)
+{
+    struct scheduler_stats st;
+    struct rig r;
+    struct job *j;
+
+    (void)state;
+    rig_open(&r, &roomy);
+    j = submit(&r, 20, 0, 1);
+    run_all(&r);
+    scheduler_stats(r.scheduler, &st);
+    assert_int_equal(j->status, ST_OK);
+    assert_int_equal(j->finish, ENGINE_FINISH_LENGTH);
+    assert_int_equal(j->n_output, 0);
+    assert_true(j->prefilled_at_end);
+    assert_int_equal(st.prompt_tokens, 20);
+    rig_close(&r);
+}
+
+static void test_the_context_is_the_end(void **state)
+{
+    struct scheduler_config cfg = roomy;
+    struct rig r;
+    struct job *j;
+
+    (void)state;
+    cfg.max_context = 25;
+    rig_open(&r, &cfg);
+    j = submit(&r, 20, 70, 1);
+    run_all(&r);
+    assert_int_equal(j->n_output, 5);
+    assert_int_equal(j->finish, ENGINE_FINISH_LENGTH);
+    rig_close(&r);
+}
+
+static void test_what_can_never_fit_is_refused(void **state)
+{
+    struct scheduler_config cfg = roomy;
+    struct sequence q = {.max_tokens = 1};
+    int32_t prompt[64] = {0};
+    struct rig r;
+
+    (void)state;
+    cfg.n_pages = 3; /* 48 tokens */
+    rig_open(&r, &cfg);
+    assert_int_equal(scheduler_submit(r.scheduler, &q, prompt, 48, 0), ST_TOO_LONG);
+    assert_int_equal(scheduler_submit(r.scheduler, &q, prompt, 49, 0), ST_TOO_LONG);
+    submit(&r, 47, 1, 1);
+    submit(&r, 48, 0, 1);
+    run_all(&r);
+    rig_close(&r);
+}
+
+static void test_a_full_queue_refuses(void **state)
+{
+    struct scheduler_config cfg = roomy;
+    struct sequence q = {.max_tokens = 1};
+    int32_t prompt[1] = {0};
+    struct rig r;
+
+    (void)state;
+    cfg.queue_max = 2;
+    rig_open(&r, &cfg);
+    submit(&r, 1, 1, 1);
+    submit(&r, 1, 1, 1);
+    assert_int_equal(scheduler_submit(r.scheduler, &q, prompt, 1, 0), ST_OVERLOADED);
+    run_all(&r);
+    rig_close(&r);
+}
+
+static void test_a_long_prompt_does_not_hold_up_decodes(void **state)
+{
+    struct rig r;
+    struct job *decoding, *late;
+    uint32_t before;
+
+    (void)state;
+    rig_open(&r, &roomy);
+    decoding = submit(&r, 1, 50, 1);
+    stepper_turn(&r.stepper);
+    late = submit(&r, 60, 1, 2);
+    before = decoding->n_output;
+    for (int i = 0; i < 7; i++) /* 60 rows at 8 a step: 8 steps */
+        stepper_turn(&r.stepper);
+    assert_int_equal(late->n_output, 0);
+    assert_int_equal(decoding->n_output, before + 7);
+    stepper_turn(&r.stepper);
+    assert_int_equal(late->n_output, 1);
+    run_all(&r);
+    rig_close(&r);
+}
+
+static void test_tenants_take_turns(void **state)
+{
+    struct scheduler_config cfg = roomy;
+    struct job *first[3], *other;
+    struct rig r;
+
+    (void)state;
+    cfg.max_sequences = 1;
+    rig_open(&r, &cfg);
+    for (int i = 0; i < 3; i++)
+        first[i] = submit(&r, 4, 4, 1);
+    other = submit(&r, 4, 4, 2);
+    while (other->n_ends == 0)
+        assert_true(stepper_turn(&r.stepper));
+    assert_int_equal(first[0]->n_ends, 1);
+    assert_int_equal(first[1]->n_ends, 0);
+    run_all(&r);
+    rig_close(&r);
+}
+
+static void under_page_pressure(uint32_t depth)
+{
+    struct scheduler_config cfg = roomy;
+    struct scheduler_stats st;
+    struct rig r;
+
+    cfg.n_pages = 6; /* 96 tokens for four sequences of 80 */
+    cfg.depth = depth;
+    rig_open(&r, &cfg);
+    for (int i = 0; i < 4; i++)
+        submit(&r, 20, 60, 1);
+    run_all(&r);
+    scheduler_stats(r.scheduler, &st);
+    assert_true(st.preemptions > 0);
+    assert_int_equal(st.prompt_tokens, 4 * 20);
+    assert_int_equal(st.output_tokens, 4 * 60);
+    for (uint32_t i = 0; i < r.n_jobs; i++) {
+        assert_int_equal(r.jobs[i].status, ST_OK);
+        check_output(&r, &r.jobs[i]);
+    }
+    rig_close(&r);
+}
+
+static void test_preemption_changes_no_output_and_counts_nothing_twice(void **state)
+{
+    (void)state;
+    under_page_pressure(1);
+    under_page_pressure(2);
+}
+
+static void test_the_oldest_gets_a_row_in_every_step(void **state)
+{
+    struct scheduler_config cfg = roomy;
+    struct job *oldest;
+    struct rig r;
+    uint32_t turns = 0;
+
+    (void)state;
+    cfg.n_pages = 5;
+    rig_open(&r, &cfg);
+    oldest = submit(&r, 16, 60, 1);
+    for (int i = 0; i < 8; i++)
+        submit(&r, 20, 50, (uint64_t)i);
+    for (; oldest->n_ends == 0; turns++)
+        assert_true(stepper_turn(&r.stepper));
+    assert_int_equal(turns, 16 / 8 + 60 - 1);
+    run_all(&r);
+    rig_close(&r);
+}
+
+static void test_two_steps_in_flight_name_tokens_by_ticket(void **state)
+{
+    struct scheduler_config cfg = roomy;
+    struct rig r;
+
+    (void)state;
+    cfg.depth = 2;
+    rig_open(&r, &cfg);
+    for (int i = 0; i < 4; i++)
+        submit(&r, 10, 40, 1)->stops = true;
+    run_all(&r);
+    assert_true(fake_device_ticket_rows(r.device) > 20);
+    for (uint32_t i = 0; i < r.n_jobs; i++)
+        check_output(&r, &r.jobs[i]);
+    rig_close(&r);
+}
+
+static void test_cancel_frees_pages_within_a_step(void **state)
+{
+    struct scheduler_stats st;
+    struct job *j;
+    struct rig r;
+
+    (void)state;
+    for (uint32_t depth = 1; depth <= 2; depth++) {
+        struct scheduler_config cfg = roomy;
+
+        cfg.depth = depth;
+        rig_open(&r, &cfg);
+        j = submit(&r, 40, 50, 1);
+        for (int i = 0; i < 10; i++)
+            stepper_turn(&r.stepper);
+        scheduler_cancel(r.scheduler, &j->sequence, ST_CANCELLED, 0);
+        assert_int_equal(j->n_ends, 1);
+        stepper_turn(&r.stepper);
+        scheduler_stats(r.scheduler, &st);
+        assert_int_equal(st.pages_used, 0);
+        assert_int_equal(j->status, ST_CANCELLED);
+        rig_close(&r);
+    }
+}
+
+static void test_nan_ends_that_sequence_alone(void **state)
+{
+    struct job *bad, *good;
+    struct rig r;
+
+    (void)state;
+    rig_open(&r, &roomy);
+    good = submit(&r, 10, 30, 1);
+    bad = submit(&r, 10, 30, 1);
+    fake_device_script.nan_seed = bad->sequence.sampling.seed;
+    fake_device_script.nan_after = 5;
+    run_all(&r);
+    assert_int_equal(bad->status, ST_INTERNAL);
+    assert_int_equal(bad->n_output, 5);
+    assert_int_equal(good->status, ST_OK);
+    check_output(&r, good);
+    rig_close(&r);
+}
+
+static void test_a_failed_step_fails_its_sequences_and_leaks_no_page(void **state)
+{
+    struct job *late;
+    struct rig r;
+
+    (void)state;
+    for (uint32_t depth = 1; depth <= 2; depth++) {
+        struct scheduler_config cfg = roomy;
+
+        cfg.depth = depth;
+        rig_open(&r, &cfg);
+        for (int i = 0; i < 4; i++)
+            submit(&r, 10, 70, 1);
+        fake_device_script.fail_complete_every = 12;
+        for (int i = 0; i < 13; i++)
+            stepper_turn(&r.stepper);
+        fake_device_script.fail_complete_every = 0;
+        for (int i = 0; i < 4; i++)
+            assert_int_equal(r.jobs[i].status, ST_INTERNAL);
+        late = submit(&r, 10, 20, 1);
+        run_all(&r);
+        assert_int_equal(late->status, ST_OK);
+        check_output(&r, late);
+        rig_close(&r);
+    }
+}
+
+static void test_a_held_sequence_blocks_nobody(void **state)
+{
+    struct scheduler_config cfg = roomy;
+    struct job *held[2], *other;
+    struct rig r;
+
+    (void)state;
+    cfg.max_sequences = 2;
+    cfg.n_pages = 5;
+    rig_open(&r, &cfg);
+    held[0] = submit(&r, 30, 30, 1);
+    held[1] = submit(&r, 30, 30, 1);
+    for (int i = 0; i < 5; i++)
+        stepper_turn(&r.stepper);
+    held[0]->sequence.held = held[1]->sequence.held = true;
+    other = submit(&r, 40, 40, 2);
+    run_all(&r);
+    assert_int_equal(other->status, ST_OK);
+    assert_int_equal(held[0]->n_ends + held[1]->n_ends, 0);
+    held[0]->sequence.held = held[1]->sequence.held = false;
+    run_all(&r);
+    for (uint32_t i = 0; i < r.n_jobs; i++)
+        check_output(&r, &r.jobs[i]);
+    rig_close(&r);
+}
+
+/* ---- random schedules ---- */
+
+static void random_event(struct rig *r)
+{
+    struct job *j;
+
+    if (random_below(r, 3) != 0 && r->n_jobs < JOBS_MAX) {
+        uint32_t most = r->cfg.n_pages * KV_PAGE_TOKENS - 1;
+
+        most = most < r->cfg.max_context - 1 ? most : r->cfg.max_context - 1;
+        most = most < PROMPT_MAX ? most : PROMPT_MAX;
+        j = submit(r, 1 + random_below(r, most), random_below(r, OUTPUT_MAX), random_below(r, 3));
+        j->stops = random_below(r, 2) == 0;
+    }
+    if (r->n_jobs == 0)
+        return;
+    j = &r->jobs[random_below(r, r->n_jobs)];
+    if (j->n_ends > 0)
+        return;
+    if (random_below(r, 12) == 0)
+        scheduler_cancel(r->scheduler, &j->sequence, ST_CANCELLED, 0);
+    else
+        j->sequence.held = random_below(r, 3) == 0;
+}
+
+static void random_schedule(uint64_t seed)
+{
+    struct scheduler_config cfg;
+    struct rig r = {.random = seed};
+
+    cfg = (struct scheduler_config){.max_sequences = 1 + random_below(&r, 6),
+                                    .prefill_rows = 1 + random_below(&r, 24),
+                                    .max_context = 20 + random_below(&r, 100),
+                                    .n_pages = 2 + random_below(&r, 14),
+                                    .queue_max = JOBS_MAX,
+                                    .depth = 1 + random_below(&r, 2)};
+    rig_open(&r, &cfg);
+    r.random = seed;
+    if (seed % 4 == 0)
+        fake_device_script.fail_complete_every = 50;
+    if (seed % 5 == 0)
+        fake_device_script.fail_submit_every = 60;
+    if (seed % 3 == 0)
+        fake_device_script.nan_seed = 1 + random_below(&r, JOBS_MAX);
+    for (int i = 0; i < 300; i++) {
+        if (random_below(&r, 4) == 0)
+            random_event(&r);
+        stepper_turn(&r.stepper);
+    }
+    for (uint32_t i = 0; i < r.n_jobs; i++)
+        r.jobs[i].sequence.held = false;
+    run_all(&r);
+    for (uint32_t i = 0; i < r.n_jobs; i++)
+        check_output(&r, &r.jobs[i]);
+    rig_close(&r);
+}
+
+static void test_random_schedules_give_what_each_gives_alone(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 1000; seed++)
+        random_schedule(seed);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_sequence_runs_to_its_length),
+        cmocka_unit_test(test_max_tokens_0_ends_after_the_prompt),
+        cmocka_unit_test(test_the_context_is_the_end),
+        cmocka_unit_test(test_what_can_never_fit_is_refused),
+        cmocka_unit_test(test_a_full_queue_refuses),
+        cmocka_unit_test(test_a_long_prompt_does_not_hold_up_decodes),
+        cmocka_unit_test(test_tenants_take_turns),
+        cmocka_unit_test(test_preemption_changes_no_output_and_counts_nothing_twice),
+        cmocka_unit_test(test_the_oldest_gets_a_row_in_every_step),
+        cmocka_unit_test(test_two_steps_in_flight_name_tokens_by_ticket),
+        cmocka_unit_test(test_cancel_frees_pages_within_a_step),
+        cmocka_unit_test(test_nan_ends_that_sequence_alone),
+        cmocka_unit_test(test_a_failed_step_fails_its_sequences_and_leaks_no_page),
+        cmocka_unit_test(test_a_held_sequence_blocks_nobody),
+        cmocka_unit_test(test_random_schedules_give_what_each_gives_alone),
+    };
+
+    log_init("test", LOG_ERROR + 1); /* failed steps are on purpose here */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

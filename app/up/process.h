@@ -1,0 +1,36 @@
+/* Starting processes: account, log, folder, the signal they get when the launcher dies. One
+ * thread. */
+#ifndef APP_UP_PROCESS_H
+#define APP_UP_PROCESS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "app/up/layout.h"
+#include "base/status.h"
+
+#define PROCESS_ARGS_MAX 64
+
+struct process_spec {
+    const char *name;              /* for messages: "PostgreSQL" */
+    const char *const *argv;       /* NULL-terminated; [0] is a path or on PATH */
+    const struct account *account; /* NULL: the launcher's */
+    const char *cwd;               /* one that the account can enter */
+    char log[LAYOUT_PATH_MAX];     /* gets standard output and error */
+    int death_signal;              /* sent when the launcher dies (PR_SET_PDEATHSIG) */
+};
+
+/* In a process group of its own, no standard input, all signals at their defaults. ST_NOT_FOUND
+ * when the program isn't there. */
+MUST_CHECK enum status process_start(const struct process_spec *spec, pid_t *out,
+                                     struct reason *why);
+/* Runs to its end; a failure carries the last line of its log. */
+MUST_CHECK enum status process_run(const struct process_spec *spec, struct reason *why);
+/* The last line of a log that says something, cut to size; "" when there is none. */
+void process_last_line(const char *log, char *out, size_t size);
+/* Start time in clock ticks since boot (proc(5), field 22): pid and this name a process. 0: there
+ * is none, or only its zombie. */
+uint64_t process_started_ticks(pid_t pid);
+
+#endif

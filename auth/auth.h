@@ -17,6 +17,7 @@
 #include "base/worker.h"
 #include "store/pg.h"
 
+struct directory_entry;
 struct auth; /* shared; own lock around the cache, never held while asking Postgres */
 
 struct auth_limits { /* 0: none */
@@ -44,7 +45,8 @@ struct auth_config {
     size_t cache_max;     /* principals (and refusals) kept */
 };
 
-/* Starts the thread that follows the change log. Works while Postgres is away (then nothing is
+/* Starts the thread that follows the change log. The pool outlives this, and still runs at
+ * auth_close, which waits for lookups that are out. Works while Postgres is away (then nothing is
  * cached). */
 MUST_CHECK enum status auth_open(const struct auth_config *cfg, struct auth **out,
                                  struct reason *why);
@@ -68,6 +70,7 @@ struct auth_check {
     struct work work;
     struct loop_message message;
     struct auth_check *next_waiter;
+    struct directory_entry *entry;
 };
 
 /* `credential` is the bearer token (what follows "Bearer "). True: decided from the cache or the
@@ -93,6 +96,19 @@ MUST_CHECK enum status key_create(struct pg *pg, const char *pepper, const struc
 /* action: "disable", "enable", "expire" (now). ST_NOT_FOUND. */
 MUST_CHECK enum status key_update(struct pg *pg, const char *public_id, const char *action,
                                   struct reason *why);
+
+/* A key as `sluice key list` shows it; borrowed for the call. Nothing of the secret is in it. */
+struct key_info {
+    const char *public_id, *name, *tenant, *project;
+    uint32_t scopes;
+    struct auth_limits limits;
+    const char *state;                   /* "active", "disabled", "expired" */
+    const char *created_at, *expires_at; /* RFC 3339, UTC; expires_at may be NULL */
+};
+/* `tenant`: a name, or NULL for all. In the order of creation. */
+MUST_CHECK enum status key_list(struct pg *pg, const char *tenant,
+                                void (*on_key)(void *arg, const struct key_info *k), void *arg,
+                                struct reason *why);
 
 /* Shape and checksum only. Splits into public id and secret (borrowed from text). */
 bool key_parse(const char *text, size_t len, const char **public_id, size_t *public_id_len,

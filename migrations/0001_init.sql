@@ -34,7 +34,7 @@ CREATE TABLE api_keys (
     public_id text NOT NULL UNIQUE CHECK (public_id ~ '^[0-9A-Za-z]{16}$'),
     -- HMAC-SHA-256 of the secret under the pepper; the secret itself is stored nowhere
     mac bytea NOT NULL CHECK (octet_length(mac) = 32),
-    -- the first 16 hex digits of the pepper's SHA-256: tells which pepper a key was made under
+    -- names the pepper the key was made under, without giving it away (auth/keys.c)
     pepper_id text NOT NULL CHECK (pepper_id ~ '^[0-9a-f]{16}$'),
     name text NOT NULL DEFAULT '' CHECK (length(name) <= 200),
     -- bits: 1 inference, 2 usage, 4 platform

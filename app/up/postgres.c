@@ -115,6 +115,25 @@ static enum status run_initdb(const struct postgres *p, const char *folder, stru
     return process_run(&spec, why);
 }
 
+/* A pid in postmaster.pid that now belongs to another program of the same account keeps a server
+ * from starting; that it is a stale one shows in the process's folder. */
+static void drop_stale_lock(const struct layout *l)
+{
+    char path[LAYOUT_PATH_MAX + 16], text[32], proc[32], cwd[LAYOUT_PATH_MAX];
+    ssize_t n;
+
+    snprintf(path, sizeof path, "%s/postmaster.pid", l->postgres_data);
+    if (file_read(path, text, sizeof text) != ST_OK)
+        return;
+    snprintf(proc, sizeof proc, "/proc/%d/cwd", atoi(text));
+    n = readlink(proc, cwd, sizeof cwd - 1);
+    if (n < 0)
+        return;
+    cwd[n] = '\0';
+    if (strcmp(cwd, l->postgres_data) != 0)
+        unlink(path);
+}
+
 /* Made beside its place and renamed when whole, so that a start that is cut short leaves no half
  * cluster behind. */
 enum status postgres_make_cluster(struct postgres *p, struct reason *why)
@@ -123,8 +142,10 @@ enum status postgres_make_cluster(struct postgres *p, struct reason *why)
     char beside[LAYOUT_PATH_MAX + 8];
     enum status st;
 
-    if (cluster_major(l) != 0)
+    if (cluster_major(l) != 0) {
+        drop_stale_lock(l);
         return ST_OK;
+    }
     if (file_exists(l->postgres_data))
         return fail(why, ST_CONFLICT, "%s is there but is no PostgreSQL cluster: move it away",
                     l->postgres_data);
@@ -145,25 +166,6 @@ enum status postgres_make_cluster(struct postgres *p, struct reason *why)
 
 /* ---- the server ---- */
 
-/* A pid in postmaster.pid that now belongs to another program of the same account keeps a server
- * from starting; that it is a stale one shows in the process's folder. */
-static void drop_stale_lock(const struct layout *l)
-{
-    char path[LAYOUT_PATH_MAX + 16], text[32], proc[32], cwd[LAYOUT_PATH_MAX];
-    ssize_t n;
-
-    snprintf(path, sizeof path, "%s/postmaster.pid", l->postgres_data);
-    if (file_read(path, text, sizeof text) != ST_OK)
-        return;
-    snprintf(proc, sizeof proc, "/proc/%d/cwd", atoi(text));
-    n = readlink(proc, cwd, sizeof cwd - 1);
-    if (n < 0)
-        return;
-    cwd[n] = '\0';
-    if (strcmp(cwd, l->postgres_data) != 0)
-        unlink(path);
-}
-
 /* Parallel queries share memory through /dev/shm, which a bare chroot may lack. */
 static const char *shared_memory_type(void)
 {
@@ -179,7 +181,6 @@ void postgres_child(struct postgres *p, struct child *c)
     const struct layout *l = p->layout;
     size_t n = 0;
 
-    drop_stale_lock(l);
     snprintf(p->socket_option, sizeof p->socket_option, "unix_socket_directories=%s",
              l->postgres_sockets);
     p->argv[n++] = p->program;

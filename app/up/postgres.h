@@ -25,7 +25,8 @@ struct postgres {
  * ST_NOT_FOUND says which package is missing. */
 MUST_CHECK enum status postgres_find(struct postgres *p, const struct layout *l,
                                      struct reason *why);
-/* Makes the cluster where there is none (half a minute on a slow disk, then never again). */
+/* Makes the cluster where there is none (half a minute on a slow disk, then never again). No server
+ * of this folder runs. */
 MUST_CHECK enum status postgres_make_cluster(struct postgres *p, struct reason *why);
 /* Fills everything of `c` that the launcher needs to run it. */
 void postgres_child(struct postgres *p, struct child *c);

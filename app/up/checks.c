@@ -1,0 +1,85 @@
+#include "app/up/checks.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "app/up/files.h"
+#include "app/up/layout.h"
+#include "engine/engine.h"
+
+/* A new cluster takes 40 MB, its log up to 256 MB (max_wal_size), the journal's segments 16 MB
+ * each. A folder that is in use holds most of that already. */
+#define SPACE_NEW_MB   384
+#define SPACE_AGAIN_MB 64
+
+enum status check_space(const char *folder, struct reason *why)
+{
+    char sign[LAYOUT_PATH_MAX];
+    struct statvfs s;
+    uint64_t free_mb;
+    int need_mb;
+
+    if (statvfs(folder, &s) == -1)
+        return fail(why, ST_IO, "%s: %s", folder, strerror(errno));
+    snprintf(sign, sizeof sign, "%.600s/sluice.yaml", folder);
+    need_mb = file_exists(sign) ? SPACE_AGAIN_MB : SPACE_NEW_MB;
+    free_mb = (uint64_t)s.f_bavail * s.f_frsize >> 20;
+    if (free_mb < (uint64_t)need_mb)
+        return fail(why, ST_NO_SPACE, "not enough space for %s: %d MB are needed, %llu MB are free",
+                    folder, need_mb, (unsigned long long)free_mb);
+    return ST_OK;
+}
+
+enum status check_model(const char *path, struct reason *why)
+{
+    struct engine_config cfg = {.model_path = path,
+                                .model_id = "check",
+                                .socket_path = "",
+                                .text_threads = 1,
+                                .text_queue = 1};
+    struct engine *e = NULL;
+    struct reason inner = {0};
+    enum status st;
+
+    if (access(path, R_OK) == -1)
+        return fail(why, ST_NOT_FOUND, "model %s: %s", path, strerror(errno));
+    st = engine_open(&cfg, &e, &inner);
+    if (st == ST_OK) {
+        engine_close(e);
+        return ST_OK;
+    }
+    /* The reason may name the file itself. */
+    if (strstr(inner.text, path) != NULL)
+        return fail(why, st, "%s", inner.text);
+    return fail(why, st, "model %s: %s", path,
+                inner.text[0] != '\0' ? inner.text : status_text(st));
+}
+
+enum status check_alone(const char *folder, struct reason *why)
+{
+    char path[LAYOUT_PATH_MAX], pid[32] = "";
+    int n, fd;
+
+    snprintf(path, sizeof path, "%.600s/lock", folder);
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (fd == -1)
+        return fail(why, ST_IO, "%s: %s", path, strerror(errno));
+    if (flock(fd, LOCK_EX | LOCK_NB) == -1) {
+        if (file_read(path, pid, sizeof pid) != ST_OK)
+            pid[0] = '\0';
+        close(fd);
+        return fail(why, ST_CONFLICT, "%s is in use by another sluice up (pid %s)", folder,
+                    pid[0] != '\0' ? pid : "unknown");
+    }
+    /* The descriptor stays open: the lock lives as long as the process. */
+    n = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
+    if (ftruncate(fd, 0) == -1 || write(fd, pid, (size_t)n) != n)
+        return fail(why, errno == ENOSPC ? ST_NO_SPACE : ST_IO, "%s: %s", path, strerror(errno));
+    return ST_OK;
+}

@@ -1,0 +1,69 @@
+#include "app/up/options.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/size.h"
+
+static const struct option {
+    const char *name;
+    bool is_port;
+    int min;
+    size_t offset;
+} options[] = {
+    {"--dir", false, 0, offsetof(struct up_options, dir)},
+    {"--model", false, 0, offsetof(struct up_options, model)},
+    {"--port", true, 1, offsetof(struct up_options, port)},
+    {"--tls-port", true, 0, offsetof(struct up_options, tls_port)},
+    {"--admin-port", true, 0, offsetof(struct up_options, admin_port)},
+};
+
+static const struct option *find(const char *name)
+{
+    for (size_t i = 0; i < COUNT_OF(options); i++)
+        if (strcmp(options[i].name, name) == 0)
+            return &options[i];
+    return NULL;
+}
+
+static bool store(struct up_options *o, const struct option *option, const char *value)
+{
+    void *at = (char *)o + option->offset;
+    char *end = NULL;
+    long n;
+
+    if (!option->is_port) {
+        memcpy(at, &value, sizeof value);
+        return value[0] != '\0';
+    }
+    errno = 0;
+    n = strtol(value, &end, 10);
+    if (errno != 0 || end == value || *end != '\0' || n < option->min || n > 65535)
+        return false;
+    *(int *)at = (int)n;
+    return true;
+}
+
+enum status options_parse(struct up_options *o, int argc, char **argv, struct reason *why)
+{
+    *o = (struct up_options){.port = 8080, .tls_port = 8443, .admin_port = 9090};
+    for (int i = 1; i < argc; i += 2) {
+        const struct option *option = find(argv[i]);
+
+        if (option == NULL)
+            return fail(why, ST_INVALID, "unknown option %s", argv[i]);
+        if (i + 1 == argc)
+            return fail(why, ST_INVALID, "%s needs a value", argv[i]);
+        if (!store(o, option, argv[i + 1]))
+            return fail(why, ST_INVALID, "%s can't be \"%s\"", argv[i], argv[i + 1]);
+    }
+    if (o->dir == NULL)
+        return fail(why, ST_INVALID, "--dir is missing");
+    if (o->port == o->tls_port || o->port == o->admin_port ||
+        (o->tls_port != 0 && o->tls_port == o->admin_port))
+        return fail(why, ST_INVALID, "the three ports must differ");
+    return ST_OK;
+}

@@ -1,0 +1,25 @@
+/* The command line of `sluice up`. */
+#ifndef APP_UP_OPTIONS_H
+#define APP_UP_OPTIONS_H
+
+#include "base/status.h"
+
+struct up_options {
+    const char *dir;
+    const char *model; /* NULL: the one of the last start */
+    int port, tls_port, admin_port;
+};
+
+#define UP_USAGE                                                                                   \
+    "usage: sluice up --dir DIR [--model FILE.gguf] [--port N] [--tls-port N] [--admin-port N]\n"  \
+    "  --dir         keeps everything: databases, keys, configuration, logs\n"                     \
+    "  --model       needed at the first start; later the same again\n"                            \
+    "  --port        HTTP/1.1 and cleartext HTTP/2 (8080)\n"                                       \
+    "  --tls-port    HTTP over TLS (8443; 0: none)\n"                                              \
+    "  --admin-port  health and metrics (9090; 0: none)\n"
+
+/* Borrows from argv; an option that stands twice has its last value. ST_INVALID says which. */
+MUST_CHECK enum status options_parse(struct up_options *o, int argc, char **argv,
+                                     struct reason *why);
+
+#endif

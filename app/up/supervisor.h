@@ -1,0 +1,39 @@
+/* The launcher's event loop: takes signals and deaths, restarts what died, stops all in reverse
+ * order. Works with blocked signals and sigtimedwait, so there are no handlers. One thread. */
+#ifndef APP_UP_SUPERVISOR_H
+#define APP_UP_SUPERVISOR_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "app/up/children.h"
+#include "base/status.h"
+
+#define SUPERVISOR_CHILDREN_MAX 8
+
+struct supervisor {
+    struct child *children[SUPERVISOR_CHILDREN_MAX]; /* in the order of their starts; borrowed */
+    size_t n;
+    sigset_t signals;
+    int64_t began_ms;
+    unsigned stops_asked; /* SIGINT, SIGTERM, SIGHUP so far */
+};
+
+void supervisor_init(struct supervisor *s);
+/* One line of progress on standard output, with the seconds since supervisor_init. */
+void supervisor_say(const struct supervisor *s, const char *fmt, ...) PRINTF_LIKE(2, 3);
+/* Starts c and watches over it from now on. */
+MUST_CHECK enum status supervisor_start(struct supervisor *s, struct child *c, struct reason *why);
+/* Until is_ready(arg). ST_CANCELLED: a stop was asked for; ST_UNAVAILABLE: a child keeps dying;
+ * ST_TIMEOUT. */
+MUST_CHECK enum status supervisor_wait(struct supervisor *s, bool (*is_ready)(void *arg), void *arg,
+                                       int64_t timeout_ms, struct reason *why);
+/* Until a stop is asked for. */
+void supervisor_run(struct supervisor *s);
+/* Each child in turn, the last started first; a second signal cuts the waiting short. Afterwards no
+ * descendant is left. */
+void supervisor_stop(struct supervisor *s);
+
+#endif

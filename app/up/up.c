@@ -1,0 +1,390 @@
+#include "app/up/up.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "app/config.h"
+#include "app/up/checks.h"
+#include "app/up/commands.h"
+#include "app/up/config_write.h"
+#include "app/up/demo.h"
+#include "app/up/files.h"
+#include "app/up/options.h"
+#include "app/up/postgres.h"
+#include "app/up/probe.h"
+#include "app/up/readme.h"
+#include "app/up/redis_server.h"
+#include "app/up/supervisor.h"
+#include "app/up/tls.h"
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/size.h"
+
+/* A log larger than this is put aside at start. */
+#define LOG_BYTES_MAX (16 << 20)
+/* Crash recovery of a big database, or loading a big append-only file. */
+#define DATABASE_READY_MS 120000
+/* A big model on a slow disk. */
+#define READY_MS 600000
+/* "Still waiting" every so often. */
+#define PATIENCE_MS 10000
+/* The gateway's own drain (server.drain_ms, 10 s) and what it takes to settle and flush. */
+#define GATEWAY_STOP_MS 20000
+#define ENGINE_STOP_MS  5000
+
+struct up {
+    struct up_options options;
+    struct layout layout;
+    struct supervisor supervisor;
+    struct postgres postgres;
+    struct child postgres_child, redis_child, engine_child, gateway_child;
+    const char *redis_argv[PROCESS_ARGS_MAX];
+    const char *engine_argv[8], *gateway_argv[8], *migrate_argv[8];
+    char self[PATH_MAX];
+    char model[PATH_MAX];
+    char model_id[96];
+    char config[LAYOUT_PATH_MAX];
+    char conninfo[POSTGRES_CONNINFO_MAX];
+    char readyz[2048]; /* the last answer */
+};
+
+/* ---- before anything starts ---- */
+
+/* The one given, else the one of the last start. */
+static enum status choose_model(struct up *u, struct reason *why)
+{
+    struct config *last = NULL;
+    const char *path = u->options.model;
+    enum status st = ST_OK;
+
+    if (path == NULL) {
+        if (config_load_engine(u->config, &last, NULL) != ST_OK)
+            return fail(why, ST_INVALID, "which model? give --model FILE.gguf");
+        path = last->model_path;
+    }
+    if (realpath(path, u->model) == NULL)
+        st = fail(why, ST_NOT_FOUND, "model %s: %s", path, strerror(errno));
+    config_free(last);
+    if (st == ST_OK)
+        config_model_id(u->model, u->model_id, sizeof u->model_id);
+    return st == ST_OK ? check_model(u->model, why) : st;
+}
+
+static enum status check_ports(const struct up_options *o, struct reason *why)
+{
+    enum status st = probe_port_free(o->port, "PORT= (--port)", why);
+
+    if (st == ST_OK && o->tls_port != 0)
+        st = probe_port_free(o->tls_port, "TLS_PORT= (--tls-port)", why);
+    if (st == ST_OK && o->admin_port != 0)
+        st = probe_port_free(o->admin_port, "ADMIN_PORT= (--admin-port)", why);
+    return st;
+}
+
+static void name_files(struct child *c, const struct layout *l, const char *name)
+{
+    char aside[LAYOUT_PATH_MAX + 4];
+    struct stat s;
+
+    snprintf(c->spec.log, sizeof c->spec.log, "%.560s/%s.log", l->log, name);
+    snprintf(c->pid_file, sizeof c->pid_file, "%.560s/%s.pid", l->run, name);
+    snprintf(aside, sizeof aside, "%s.1", c->spec.log);
+    if (stat(c->spec.log, &s) == 0 && s.st_size > LOG_BYTES_MAX && rename(c->spec.log, aside) == -1)
+        unlink(c->spec.log); /* it must not grow for ever */
+}
+
+/* In this order they start; what an earlier launcher left behind ends in reverse. */
+static enum status end_orphans(struct up *u, struct reason *why)
+{
+    struct child *order[] = {&u->gateway_child, &u->engine_child, &u->redis_child,
+                             &u->postgres_child};
+
+    for (size_t i = 0; i < COUNT_OF(order); i++) {
+        enum status st = child_end_orphan(order[i], why);
+
+        if (st != ST_OK)
+            return st;
+    }
+    return ST_OK;
+}
+
+static void describe_own(struct up *u)
+{
+    const char *const engine[] = {u->self, "engine", "--config", u->config, NULL};
+    const char *const gateway[] = {u->self, "serve", "--config", u->config, NULL};
+    const char *const migrate[] = {u->self, "migrate", "--config", u->config, NULL};
+
+    memcpy(u->engine_argv, engine, sizeof engine);
+    memcpy(u->gateway_argv, gateway, sizeof gateway);
+    memcpy(u->migrate_argv, migrate, sizeof migrate);
+    u->engine_child.spec = (struct process_spec){
+        .name = "engine", .argv = u->engine_argv, .cwd = "/", .death_signal = SIGTERM};
+    u->engine_child.stop_signal = SIGTERM;
+    u->engine_child.stop_ms = ENGINE_STOP_MS;
+    u->gateway_child.spec = (struct process_spec){
+        .name = "gateway", .argv = u->gateway_argv, .cwd = "/", .death_signal = SIGTERM};
+    u->gateway_child.stop_signal = SIGTERM;
+    u->gateway_child.stop_ms = GATEWAY_STOP_MS;
+}
+
+static enum status describe(struct up *u, struct reason *why)
+{
+    const struct layout *l = &u->layout;
+    ssize_t n = readlink("/proc/self/exe", u->self, sizeof u->self - 1);
+    enum status st;
+
+    if (n <= 0)
+        return fail(why, ST_IO, "/proc/self/exe: %s", strerror(errno));
+    u->self[n] = '\0';
+    layout_path(l, "sluice.yaml", u->config);
+    describe_own(u);
+    st = postgres_find(&u->postgres, l, why);
+    if (st == ST_OK)
+        st = redis_server_find(why);
+    if (st != ST_OK)
+        return st;
+    postgres_conninfo(l, u->conninfo);
+    postgres_child(&u->postgres, &u->postgres_child);
+    redis_server_child(l, u->redis_argv, &u->redis_child);
+    name_files(&u->postgres_child, l, "postgres");
+    name_files(&u->redis_child, l, "redis");
+    name_files(&u->engine_child, l, "engine");
+    name_files(&u->gateway_child, l, "gateway");
+    return ST_OK;
+}
+
+/* Everything that can be seen to fail is seen here, before the first process starts. */
+static enum status prepare(struct up *u, struct reason *why)
+{
+    struct layout *l = &u->layout;
+    enum status st = layout_open(l, u->options.dir, why);
+
+    if (st == ST_OK)
+        st = check_alone(l->dir, why);
+    if (st == ST_OK)
+        st = check_space(l->dir, why);
+    if (st == ST_OK)
+        st = layout_make(l, why);
+    if (st == ST_OK)
+        st = describe(u, why);
+    if (st == ST_OK)
+        st = end_orphans(u, why);
+    if (st == ST_OK)
+        st = check_ports(&u->options, why);
+    if (st == ST_OK)
+        st = choose_model(u, why);
+    return st;
+}
+
+static enum status write_files(struct up *u, struct reason *why)
+{
+    const struct layout *l = &u->layout;
+    char cert[LAYOUT_PATH_MAX], key[LAYOUT_PATH_MAX];
+    struct config_values v = {.layout = l,
+                              .model_path = u->model,
+                              .conninfo = u->conninfo,
+                              .port = u->options.port,
+                              .tls_port = u->options.tls_port,
+                              .admin_port = u->options.admin_port};
+    enum status st = demo_pepper(l, why);
+
+    if (st == ST_OK)
+        st = tls_make(layout_path(l, "tls.crt", cert), layout_path(l, "tls.key", key), why);
+    if (st == ST_OK)
+        st = config_write(&v, why);
+    if (st == ST_OK)
+        st = readme_write(l, why);
+    return st;
+}
+
+/* ---- start ---- */
+
+static bool postgres_ready(void *arg)
+{
+    const struct up *u = arg;
+
+    return postgres_is_ready(&u->postgres);
+}
+
+static bool redis_ready(void *arg)
+{
+    const struct up *u = arg;
+
+    return redis_server_is_ready(&u->layout);
+}
+
+static bool gateway_ready(void *arg)
+{
+    struct up *u = arg;
+
+    return probe_http(u->options.port, "/readyz", u->readyz, sizeof u->readyz) == 200;
+}
+
+static enum status start_postgres(struct up *u, struct reason *why)
+{
+    bool is_new = !file_exists(u->layout.postgres_data);
+    enum status st;
+
+    if (is_new)
+        supervisor_say(&u->supervisor, "making a PostgreSQL %d cluster", u->postgres.major);
+    st = postgres_make_cluster(&u->postgres, why);
+    if (st != ST_OK)
+        return st;
+    /* Keys of an earlier database mean nothing to a new one. */
+    if (u->postgres.made)
+        demo_forget(&u->layout);
+    return supervisor_start(&u->supervisor, &u->postgres_child, why);
+}
+
+static enum status start_databases(struct up *u, struct reason *why)
+{
+    struct supervisor *s = &u->supervisor;
+    enum status st = start_postgres(u, why);
+
+    if (st == ST_OK)
+        st = supervisor_start(s, &u->redis_child, why);
+    /* The engine needs neither: it loads the model meanwhile. */
+    if (st == ST_OK)
+        st = supervisor_start(s, &u->engine_child, why);
+    if (st == ST_OK)
+        st = supervisor_wait(s, postgres_ready, u, DATABASE_READY_MS, why);
+    if (st == ST_OK)
+        supervisor_say(s, "PostgreSQL %d is ready", u->postgres.major);
+    if (st == ST_OK)
+        st = supervisor_wait(s, redis_ready, u, DATABASE_READY_MS, why);
+    if (st == ST_OK)
+        supervisor_say(s, "Redis is ready");
+    return st;
+}
+
+static enum status fill_database(struct up *u, struct reason *why)
+{
+    struct process_spec migrate = {
+        .name = "migrate", .argv = u->migrate_argv, .cwd = "/", .death_signal = SIGTERM};
+    enum status st = postgres_make_database(&u->postgres, why);
+
+    snprintf(migrate.log, sizeof migrate.log, "%.600s/migrate.log", u->layout.log);
+    if (st == ST_OK)
+        st = process_run(&migrate, why);
+    if (st == ST_OK)
+        st = demo_keys(&u->layout, u->conninfo, why);
+    if (st == ST_OK)
+        supervisor_say(&u->supervisor, "schema and keys are there");
+    return st;
+}
+
+/* The text that /readyz answered with, on one line: what is still away. */
+static const char *readyz_text(struct up *u)
+{
+    char *body = strstr(u->readyz, "\r\n\r\n");
+
+    if (body == NULL)
+        return "the gateway does not answer yet";
+    body += 4;
+    body[strcspn(body, "\r\n")] = '\0';
+    return body;
+}
+
+static enum status wait_for_gateway(struct up *u, struct reason *why)
+{
+    enum status st = ST_TIMEOUT;
+
+    for (int64_t waited_ms = 0; st == ST_TIMEOUT && waited_ms < READY_MS;
+         waited_ms += PATIENCE_MS) {
+        u->readyz[0] = '\0';
+        st = supervisor_wait(&u->supervisor, gateway_ready, u, PATIENCE_MS, why);
+        if (st == ST_TIMEOUT)
+            supervisor_say(&u->supervisor, "still waiting: %s", readyz_text(u));
+    }
+    return st;
+}
+
+static enum status start(struct up *u, struct reason *why)
+{
+    enum status st = write_files(u, why);
+
+    if (st == ST_OK)
+        st = start_databases(u, why);
+    if (st == ST_OK)
+        st = fill_database(u, why);
+    if (st == ST_OK)
+        st = supervisor_start(&u->supervisor, &u->gateway_child, why);
+    if (st == ST_OK)
+        st = wait_for_gateway(u, why);
+    if (st == ST_OK)
+        supervisor_say(&u->supervisor, "ready: %s", u->model_id);
+    return st;
+}
+
+/* ---- the command ---- */
+
+static void print_commands(const struct up *u)
+{
+    struct buf text;
+
+    buf_init(&text);
+    commands_put(&text, u->layout.dir, u->model_id, u->options.port, u->options.tls_port,
+                 u->options.admin_port);
+    fputs(buf_cstr(&text), stdout);
+    fflush(stdout);
+    buf_dispose(&text);
+}
+
+static int refuse(enum status st, const struct reason *why)
+{
+    fprintf(stderr, "sluice up: %s\n", why->text[0] != '\0' ? why->text : status_text(st));
+    return 1;
+}
+
+static int run(struct up *u)
+{
+    struct reason why = {0};
+    enum status st = prepare(u, &why);
+
+    if (st != ST_OK)
+        return refuse(st, &why);
+    st = start(u, &why);
+    if (st == ST_OK) {
+        print_commands(u);
+        supervisor_run(&u->supervisor);
+    }
+    if (st == ST_OK || st == ST_CANCELLED)
+        supervisor_say(&u->supervisor, "stopping");
+    supervisor_stop(&u->supervisor);
+    if (st != ST_OK && st != ST_CANCELLED)
+        return refuse(st, &why);
+    supervisor_say(&u->supervisor, "stopped");
+    return 0;
+}
+
+int cmd_up(int argc, char **argv)
+{
+    struct reason why = {0};
+    struct up *u;
+    int rc;
+
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        fputs(UP_USAGE, stdout);
+        return 0;
+    }
+    u = calloc(1, sizeof *u);
+    if (u == NULL)
+        return refuse(ST_NO_MEMORY, &why);
+    if (options_parse(&u->options, argc, argv, &why) != ST_OK) {
+        fprintf(stderr, "sluice up: %s\n" UP_USAGE, why.text);
+        free(u);
+        return 2;
+    }
+    /* Only what stops a start is said here; the processes' own logs have the rest. */
+    log_init("up", LOG_ERROR);
+    supervisor_init(&u->supervisor);
+    rc = run(u);
+    free(u);
+    return rc;
+}

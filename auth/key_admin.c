@@ -195,7 +195,7 @@ static enum status add_all(struct pg *pg, const char *pepper, const struct key_s
 enum status key_create(struct pg *pg, const char *pepper, const struct key_spec *spec,
                        char *out_key, char *out_public_id, struct reason *why)
 {
-    char key[KEY_TEXT_BYTES];
+    char key[KEY_TEXT_BYTES] = "";
     enum status s = check_spec(spec, why);
 
     if (s == ST_OK && !key_pepper_is_valid(pepper))

@@ -53,7 +53,7 @@ CREATE INDEX api_keys_by_project ON api_keys (tenant_id, project_id);
 -- transaction keeps locked from its last step to its commit. A follower that has seen n has seen
 -- everything up to n.
 CREATE TABLE change_counter (
-    only boolean PRIMARY KEY DEFAULT true CHECK (only),
+    singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
     position bigint NOT NULL
 );
 INSERT INTO change_counter (position) VALUES (0);

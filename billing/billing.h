@@ -43,8 +43,9 @@ void billing_close(struct billing *b, int64_t deadline_ms);
 /* Replayed rows were posted once (Postgres was reached) and prices are loaded. */
 bool billing_is_ready(const struct billing *b);
 
-/* The price in force for a model now, from a snapshot that the poster's thread refreshes.
- * ST_NOT_FOUND: none (the request is refused: a model without a price is never free silently). */
+/* The price in force for a model now, from a snapshot that the poster's thread refreshes: its own,
+ * else that of the model '*'. ST_NOT_FOUND: none (the request is refused: a model without a price
+ * is never free silently); ST_UNAVAILABLE: Postgres was not reached yet. */
 MUST_CHECK enum status billing_price(struct billing *b, const char *model, struct price *out);
 
 #define CLIENT_REQUEST_ID_MAX 128
@@ -80,7 +81,10 @@ struct billing_final {
 };
 
 /* An asynchronous write. Caller's heap memory, untouched until on_done, which comes on `loop`
- * exactly once: ST_OK when written (admission) or durable (final), ST_NO_SPACE, ST_IO. */
+ * exactly once: ST_OK when written (admission) or durable (final); ST_NO_SPACE, ST_IO: an admission
+ * is forgotten, a final record is kept and written as soon as that is possible (don't send it
+ * again); ST_INVALID, ST_CONFLICT, ST_NOT_FOUND: a mistake of the caller's (bounds, an id twice, an
+ * id that is not open). */
 struct billing_write {
     struct loop *loop;
     void (*on_done)(struct billing_write *w);
@@ -128,7 +132,13 @@ struct usage_query {
     struct work work;
     struct loop_message message;
 };
+/* Buckets are aligned to multiples of bucket_s (UTC); num_model_requests counts every admitted
+ * request, however it ended. ST_INVALID (q->reason names the parameter) and ST_OVERLOADED come at
+ * once, and then on_done does not. By on_done: ST_UNAVAILABLE, ST_TOO_LARGE (too many groups). */
 MUST_CHECK enum status billing_usage(struct billing *b, struct usage_query *q);
+/* A page's `next_page`, as a client gives it back, to usage_query.page_s; false: not one of ours.
+ */
+bool usage_page_parse(const char *s, int64_t *page_s);
 
 /* ---- reports, blocking, for the command line ---- */
 
@@ -140,8 +150,13 @@ struct usage_report {
 /* Writes one line per usage row to `out` (streamed from a cursor), totals to *totals. */
 struct usage_totals {
     int64_t rows, prompt_tokens, cached_tokens, output_tokens, cost_nanos;
+    char currency[4];      /* of the rows; "" when there are none */
+    bool mixed_currencies; /* then cost_nanos means nothing */
 };
 MUST_CHECK enum status usage_report_write(struct pg *pg, const struct usage_report *r, int out_fd,
                                           struct usage_totals *totals, struct reason *why);
+/* Sums per tenant, model, outcome and currency: format "table" (for people) or "json". */
+MUST_CHECK enum status usage_summary_write(struct pg *pg, const struct usage_report *r, int out_fd,
+                                           struct reason *why);
 
 #endif

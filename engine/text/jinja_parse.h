@@ -1,0 +1,59 @@
+/* Parser of templates. Failures are sticky: after one, every token is TOK_EOF, so that the parse
+ * unwinds by itself. Names of filters, tests, methods and tags are looked up here: what the
+ * interpreter doesn't know is refused at load, by name. */
+#ifndef ENGINE_TEXT_JINJA_PARSE_H
+#define ENGINE_TEXT_JINJA_PARSE_H
+
+#include "base/arena.h"
+#include "engine/text/jinja_ast.h"
+
+/* Parses normalized source into *out. The tree lives in `arena` and borrows `src`. */
+MUST_CHECK enum status jinja_parse(struct arena *arena, const char *src, size_t len,
+                                   struct stmt **out, struct reason *why);
+
+/* Shared by the parser's files. */
+struct parser {
+    struct arena *arena;
+    struct lexer lexer;
+    struct token cur, next;
+    enum status status;
+    struct reason *why;
+    int depth, loop_depth, macro_depth;
+    /* What a node's maker gets after a failure; never evaluated. */
+    struct expr spare_expr;
+    struct stmt spare_stmt;
+};
+
+void parser_fail(struct parser *p, enum status st, const char *fmt, ...) PRINTF_LIKE(3, 4);
+/* "... the tag 'include'": a construct that we refuse. */
+void parser_refuse(struct parser *p, const char *what, const char *name);
+void *parser_alloc(struct parser *p, size_t count, size_t bytes_each);
+void parser_advance(struct parser *p);
+bool parser_is_name(const struct token *t, const char *name);
+bool parser_skip_name(struct parser *p, const char *name);
+bool parser_skip(struct parser *p, enum token_type type);
+/* Fails with "expected WHAT". */
+void parser_expect(struct parser *p, enum token_type type, const char *what);
+/* The current token's text, which must be a name; advances. */
+const char *parser_name(struct parser *p);
+/* Depth of nesting: false (and failed) past the bound; pair each true with a leave. */
+bool parser_enter(struct parser *p);
+void parser_leave(struct parser *p);
+
+/* Growing array of expressions. */
+struct expr_list {
+    struct expr **items;
+    size_t n, cap;
+};
+void parser_push(struct parser *p, struct expr_list *list, struct expr *e);
+
+/* An expression; `with_cond`: "a if b else c" is allowed at its top. */
+struct expr *parse_expression(struct parser *p, bool with_cond);
+/* One expression or several with commas: a tuple. `until` is a name that ends it, or NULL. */
+struct expr *parse_tuple(struct parser *p, bool with_cond, const char *until);
+/* Target of an assignment: name, tuple of targets, or (with_namespace) namespace.attribute. */
+struct expr *parse_target(struct parser *p, bool with_namespace, const char *until);
+/* "name(args) | name ..." of a filter block or, after a pipe, of a set block. */
+struct expr *parse_filters(struct parser *p, struct expr *input);
+
+#endif

@@ -1,0 +1,140 @@
+#include "engine/core/engine_process.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "engine/core/kv_plan.h"
+#include "engine/core/listener.h"
+#include "engine/core/process_state.h"
+#include "engine/text/tokenizer.h"
+
+static enum status choose_context(struct engine_process *p, struct reason *why)
+{
+    uint32_t of_file = p->model->shape.context_tokens;
+
+    if (p->cfg.context_tokens > of_file)
+        return fail(why, ST_INVALID, "a context of %u tokens: the model was made for %u",
+                    p->cfg.context_tokens, of_file);
+    p->context_tokens = p->cfg.context_tokens != 0 ? p->cfg.context_tokens : of_file;
+    return ST_OK;
+}
+
+static struct scheduler_config scheduler_config(const struct engine_process *p)
+{
+    return (struct scheduler_config){.max_sequences = p->cfg.max_sequences,
+                                     .prefill_rows = p->cfg.prefill_rows,
+                                     .max_context = p->context_tokens,
+                                     .n_pages = p->n_pages,
+                                     .queue_max = p->cfg.queue_max,
+                                     .depth = p->cfg.depth};
+}
+
+static enum status open_device(struct engine_process *p, struct reason *why)
+{
+    const struct scheduler_config rows = scheduler_config(p);
+    struct device_config cfg = {
+        .model = p->model,
+        .mode = p->cfg.mode,
+        .isa = p->cfg.isa,
+        .n_threads = p->cfg.n_threads,
+        .max_rows = scheduler_max_rows(&rows),
+        .max_sequences = p->cfg.max_sequences,
+        .max_context = p->context_tokens,
+        .n_pages = sequence_pages_for(p->context_tokens),
+    };
+    struct device_plan plan;
+    enum status s = p->cfg.device->plan(&cfg, &plan, why);
+
+    if (s != ST_OK)
+        return s;
+    s = kv_plan_pages(&(struct kv_request){.context_tokens = p->context_tokens,
+                                           .page_bytes = plan.kv_page_bytes,
+                                           .kv_bytes = p->cfg.kv_bytes,
+                                           .other_bytes = plan.scratch_bytes,
+                                           .available_bytes = kv_available_bytes()},
+                      &p->n_pages, why);
+    if (s != ST_OK)
+        return s;
+    cfg.n_pages = p->n_pages;
+    s = p->cfg.device->open(&cfg, &p->device, why);
+    if (s == ST_OK)
+        log_info(NULL, "engine.kv", "pages=%u page_bytes=%zu kv_mib=%zu tokens=%llu", p->n_pages,
+                 plan.kv_page_bytes, plan.kv_page_bytes * p->n_pages >> 20,
+                 (unsigned long long)p->n_pages * KV_PAGE_TOKENS);
+    return s;
+}
+
+static enum status open_scheduler(struct engine_process *p)
+{
+    const struct scheduler_config cfg = scheduler_config(p);
+    enum status s;
+
+    jobs_init(&p->jobs, p->tokenizer);
+    s = scheduler_new(&cfg, &jobs_events, &p->jobs, &p->scheduler);
+    if (s != ST_OK)
+        return s;
+    p->jobs.scheduler = p->scheduler;
+    return stepper_init(&p->stepper, p->scheduler, p->device, cfg.max_sequences);
+}
+
+static enum status open_all(struct engine_process *p, struct reason *why)
+{
+    enum status s = model_open(p->cfg.model_path, &p->model, why);
+
+    if (s == ST_OK)
+        s = tokenizer_new(p->model->gguf, &p->tokenizer, why);
+    if (s == ST_OK && tokenizer_n_vocab(p->tokenizer) > p->model->shape.n_vocab)
+        s = fail(why, ST_CORRUPT, "the vocabulary has %u tokens, the weights only %u",
+                 tokenizer_n_vocab(p->tokenizer), p->model->shape.n_vocab);
+    if (s == ST_OK)
+        s = choose_context(p, why);
+    if (s == ST_OK)
+        s = open_device(p, why);
+    if (s == ST_OK) {
+        s = open_scheduler(p);
+        if (s != ST_OK)
+            return fail(why, s, "not enough memory for the scheduler");
+    }
+    /* Last: who can connect is served. */
+    return s == ST_OK ? listener_open(p->cfg.socket_path, &p->listen_fd, why) : s;
+}
+
+enum status engine_process_open(const struct engine_process_config *cfg,
+                                struct engine_process **out, struct reason *why)
+{
+    struct engine_process *p = calloc(1, sizeof *p);
+    enum status s;
+
+    if (p == NULL)
+        return fail(why, ST_NO_MEMORY, "out of memory");
+    p->cfg = *cfg;
+    p->listen_fd = -1;
+    s = open_all(p, why);
+    if (s != ST_OK) {
+        engine_process_close(p);
+        return s;
+    }
+    log_info(NULL, "engine.ready",
+             "model=\"%s\" revision=%.12s device=\"%s\" context=%u pages=%u max_sequences=%u "
+             "prefill_rows=%u socket=%s",
+             p->model->name, p->model->revision, p->device->ops->describe(p->device),
+             p->context_tokens, p->n_pages, cfg->max_sequences, cfg->prefill_rows,
+             cfg->socket_path);
+    *out = p;
+    return ST_OK;
+}
+
+void engine_process_close(struct engine_process *p)
+{
+    if (p == NULL)
+        return;
+    listener_close(p->cfg.socket_path, p->listen_fd);
+    stepper_dispose(&p->stepper);
+    scheduler_free(p->scheduler);
+    jobs_dispose(&p->jobs);
+    if (p->device != NULL)
+        p->device->ops->close(p->device);
+    tokenizer_free(p->tokenizer);
+    model_close(p->model);
+    free(p);
+}

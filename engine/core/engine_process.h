@@ -1,0 +1,46 @@
+/* The engine process: one model on one device, served on a Unix-domain socket to the gateway's
+ * loops. One thread owns device, KV pages, jobs and connections: between steps it reads and writes
+ * sockets without waiting, and with nothing to do it sleeps in poll. Slow or stopped gateways cost
+ * credit, never a step.
+ *
+ * open says in *why what is wrong before anything is served; run returns when it was told to stop
+ * and the jobs are done. */
+#ifndef ENGINE_CORE_ENGINE_PROCESS_H
+#define ENGINE_CORE_ENGINE_PROCESS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "engine/core/device.h"
+
+struct engine_process;
+
+/* Strings are borrowed for the life of the process object. */
+struct engine_process_config {
+    const struct device_ops *device;
+    const char *model_path;
+    const char *socket_path;
+    const char *build; /* printable, below 64 bytes; told to gateways */
+    enum device_mode mode;
+    const char *isa;
+    unsigned n_threads;      /* 0: the device's choice */
+    uint32_t context_tokens; /* 0: the file's own */
+    uint32_t max_sequences;
+    uint32_t prefill_rows; /* prompt tokens in a step, beside the decodes */
+    uint32_t queue_max;    /* jobs that wait */
+    size_t kv_bytes;       /* 0: a default, see kv_plan.h */
+    uint32_t depth;        /* steps in flight: 1 for a device that computes in `complete` */
+    uint64_t credit_bytes; /* frames a gateway may be behind */
+    int64_t drain_ms;      /* longest wait for running jobs at a stop */
+    /* Readable: stop (a signalfd or an eventfd). Refuses what waits, lets what runs finish within
+     * drain_ms; readable once more: at once. */
+    int stop_fd;
+};
+
+MUST_CHECK enum status engine_process_open(const struct engine_process_config *cfg,
+                                           struct engine_process **out, struct reason *why);
+void engine_process_run(struct engine_process *p);
+void engine_process_close(struct engine_process *p); /* NULL is fine */
+
+#endif

@@ -1,0 +1,39 @@
+/* State of the engine process, shared by engine_process.c (its life) and serve.c (its loop). Nobody
+ * else includes this. */
+#ifndef ENGINE_CORE_PROCESS_STATE_H
+#define ENGINE_CORE_PROCESS_STATE_H
+
+#include <stdbool.h>
+
+#include "engine/core/conn.h"
+#include "engine/core/engine_process.h"
+#include "engine/core/jobs.h"
+#include "engine/core/stepper.h"
+#include "engine/model/model.h"
+
+/* A gateway has one per loop; two gateways overlap in an upgrade. */
+#define CONNS_MAX 128
+
+struct engine_process {
+    struct engine_process_config cfg;
+    struct model *model;
+    struct tokenizer *tokenizer;
+    struct device *device;
+    uint32_t context_tokens, n_pages;
+    struct scheduler *scheduler;
+    struct stepper stepper;
+    struct jobs jobs;
+
+    int listen_fd; /* -1: not any more */
+    struct conn *conns[CONNS_MAX];
+    uint32_t n_conns;
+
+    bool is_busy; /* the last turn did something */
+    int64_t last_progress_us;
+    int64_t stats_due_ms; /* 0: now, whether there is news or not */
+    int64_t stats_sent_ms;
+    struct wire_stats last_stats;
+    int64_t drain_deadline_ms; /* with jobs.draining */
+};
+
+#endif

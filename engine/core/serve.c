@@ -1,0 +1,332 @@
+/* The engine process's loop: sockets, a turn of the device, frames out, again. */
+#include "engine/core/process_state.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/core/listener.h"
+
+#define STATS_MS      250  /* four a second while something changes */
+#define STATS_IDLE_MS 1000 /* else one a second, as a sign of life */
+
+static int64_t now_us(void)
+{
+    return clock_mono_ns() / 1000;
+}
+
+/* ---- frames from a gateway ---- */
+
+static void refuse_talk(struct conn *c, enum status status, const char *text)
+{
+    struct wire_refused out = {.status = (uint16_t)status};
+
+    snprintf(out.text, sizeof out.text, "%s", text);
+    wire_put_refused(&c->out, &out);
+    conn_flush(c);
+    c->broken = true;
+}
+
+static void put_welcome(struct engine_process *p, struct conn *c, uint16_t version)
+{
+    struct wire_welcome w = {.version = version,
+                             .max_sequences = p->cfg.max_sequences,
+                             .max_rows = p->cfg.max_sequences + p->cfg.prefill_rows,
+                             .max_context = p->context_tokens,
+                             .n_pages = p->n_pages,
+                             .n_vocab = p->model->shape.n_vocab,
+                             .credit_bytes = p->cfg.credit_bytes,
+                             .pid = (uint32_t)getpid()};
+
+    snprintf(w.build, sizeof w.build, "%s", p->cfg.build);
+    snprintf(w.revision, sizeof w.revision, "%s", p->model->revision);
+    snprintf(w.device, sizeof w.device, "%s", p->device->ops->describe(p->device));
+    wire_put_welcome(&c->out, &w);
+    p->stats_due_ms = 0; /* the newcomer learns the state at once */
+    c->greeted = true;
+}
+
+static enum status on_hello(struct engine_process *p, struct conn *c, const struct wire_frame *f)
+{
+    struct wire_hello hello;
+    uint16_t version;
+
+    if (c->greeted || wire_get_hello(f, &hello) != ST_OK)
+        return ST_CORRUPT;
+    version = hello.version_max < WIRE_VERSION_MAX ? hello.version_max : WIRE_VERSION_MAX;
+    if (version < hello.version_min || version < WIRE_VERSION_MIN) {
+        log_warn(NULL, "engine.refuse", "gateway=\"%s\" versions=%u-%u", hello.build,
+                 hello.version_min, hello.version_max);
+        refuse_talk(c, ST_UNSUPPORTED, "no common version of the protocol");
+        return ST_OK;
+    }
+    put_welcome(p, c, version);
+    return ST_OK;
+}
+
+static enum status on_credit(struct conn *c, const struct wire_frame *f)
+{
+    uint64_t bytes;
+
+    if (wire_get_credit(f, &bytes) != ST_OK)
+        return ST_CORRUPT;
+    conn_acknowledge(c, bytes);
+    jobs_hold(c);
+    return ST_OK;
+}
+
+static enum status on_frame(struct engine_process *p, struct conn *c, const struct wire_frame *f)
+{
+    if (f->type == WIRE_HELLO)
+        return on_hello(p, c, f);
+    if (!c->greeted)
+        return ST_CORRUPT;
+    switch (f->type) {
+    case WIRE_SUBMIT:
+        return jobs_submit(&p->jobs, c, f, now_us());
+    case WIRE_CANCEL:
+        return jobs_cancel(&p->jobs, c, f, now_us());
+    case WIRE_CREDIT:
+        return on_credit(c, f);
+    default:
+        return ST_CORRUPT;
+    }
+}
+
+static void on_readable(struct engine_process *p, struct conn *c)
+{
+    struct wire_frame f;
+    size_t at = 0;
+
+    conn_read(c);
+    while (conn_next_frame(c, &at, &f)) {
+        enum status s = on_frame(p, c, &f);
+
+        if (s == ST_OK)
+            continue;
+        log_warn(NULL, "engine.conn", "frame type=%u bytes=%zu: %s", f.type, f.len, status_name(s));
+        c->broken = true;
+    }
+    conn_consume(c, at);
+}
+
+/* ---- connections ---- */
+
+static void accept_all(struct engine_process *p)
+{
+    int fd;
+
+    while ((fd = accept4(p->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) != -1) {
+        struct conn *c = p->n_conns < CONNS_MAX ? malloc(sizeof *c) : NULL;
+
+        if (c == NULL) {
+            log_warn(NULL, "engine.conn", "refused: %u connections are open", p->n_conns);
+            close(fd);
+            continue;
+        }
+        conn_init(c, fd, p->cfg.credit_bytes);
+        p->conns[p->n_conns++] = c;
+    }
+}
+
+static void close_conn(struct engine_process *p, uint32_t i)
+{
+    struct conn *c = p->conns[i];
+
+    jobs_drop(&p->jobs, c, now_us());
+    conn_dispose(c);
+    free(c);
+    p->conns[i] = p->conns[--p->n_conns];
+}
+
+static void flush_all(struct engine_process *p)
+{
+    for (uint32_t i = p->n_conns; i-- > 0;) {
+        struct conn *c = p->conns[i];
+
+        conn_flush(c);
+        jobs_hold(c);
+        if (c->broken)
+            close_conn(p, i);
+    }
+}
+
+/* ---- state ---- */
+
+static void put_stats(struct engine_process *p, const struct wire_stats *st)
+{
+    for (uint32_t i = 0; i < p->n_conns; i++) {
+        struct conn *c = p->conns[i];
+
+        /* Not behind other frames: who is slow gets fresh numbers later instead of old ones. */
+        if (c->greeted && !conn_wants_write(c))
+            wire_put_stats(&c->out, st);
+    }
+}
+
+static struct wire_stats collect(const struct engine_process *p)
+{
+    struct scheduler_stats s;
+    bool has_work;
+
+    scheduler_stats(p->scheduler, &s);
+    has_work = s.running + s.waiting > 0;
+    return (struct wire_stats){.running = s.running,
+                               .waiting = s.waiting,
+                               .pages_used = s.pages_used,
+                               .pages_total = s.pages_total,
+                               .rows_max = s.rows_max,
+                               .steps = s.steps,
+                               .prompt_tokens = s.prompt_tokens,
+                               .output_tokens = s.output_tokens,
+                               .preemptions = s.preemptions,
+                               .last_step_age_ms =
+                                   has_work ? (now_us() - p->last_progress_us) / 1000 : -1};
+}
+
+/* The age alone is no news: it changes by itself. */
+static bool is_news(const struct wire_stats *a, const struct wire_stats *b)
+{
+    return a->steps != b->steps || a->running != b->running || a->waiting != b->waiting ||
+           a->pages_used != b->pages_used;
+}
+
+static void report(struct engine_process *p)
+{
+    int64_t now_ms = clock_mono_ms();
+    struct wire_stats st;
+    bool is_due;
+
+    if (now_ms < p->stats_due_ms || p->n_conns == 0)
+        return;
+    st = collect(p);
+    is_due = p->stats_due_ms == 0 || now_ms - p->stats_sent_ms >= STATS_IDLE_MS;
+    p->stats_due_ms = now_ms + STATS_MS;
+    if (!is_due && !is_news(&st, &p->last_stats))
+        return;
+    p->last_stats = st;
+    p->stats_sent_ms = now_ms;
+    put_stats(p, &st);
+    flush_all(p);
+}
+
+/* ---- stop ---- */
+
+static void on_stop(struct engine_process *p)
+{
+    char drop[sizeof(struct signalfd_siginfo)]; /* also room for an eventfd's count */
+    int64_t now_ms = clock_mono_ms();
+
+    if (read(p->cfg.stop_fd, drop, sizeof drop) == -1)
+        return;
+    if (p->jobs.draining) {
+        p->drain_deadline_ms = now_ms;
+        return;
+    }
+    log_info(NULL, "engine.drain", "jobs=%u deadline_ms=%lld", p->jobs.n,
+             (long long)p->cfg.drain_ms);
+    p->jobs.draining = true;
+    p->drain_deadline_ms = now_ms + p->cfg.drain_ms;
+    listener_close(p->cfg.socket_path, p->listen_fd);
+    p->listen_fd = -1;
+    for (uint32_t i = 0; i < p->n_conns; i++)
+        jobs_evict(&p->jobs, p->conns[i], true, now_us());
+}
+
+static bool is_flushed(const struct engine_process *p)
+{
+    for (uint32_t i = 0; i < p->n_conns; i++)
+        if (conn_wants_write(p->conns[i]))
+            return false;
+    return true;
+}
+
+/* Past the deadline the rest ends with what it has, and what can be written now is written. */
+static bool is_stopped(struct engine_process *p)
+{
+    if (!p->jobs.draining)
+        return false;
+    if (p->jobs.n == 0 && is_flushed(p))
+        return true;
+    if (clock_mono_ms() < p->drain_deadline_ms)
+        return false;
+    for (uint32_t i = 0; i < p->n_conns; i++)
+        jobs_evict(&p->jobs, p->conns[i], false, now_us());
+    flush_all(p);
+    return true;
+}
+
+/* ---- the loop ---- */
+
+static int wait_ms(const struct engine_process *p)
+{
+    int64_t now_ms = clock_mono_ms(), until = INT64_MAX;
+
+    if (p->is_busy)
+        return 0;
+    if (p->n_conns > 0)
+        until = p->stats_due_ms;
+    if (p->jobs.draining && p->drain_deadline_ms < until)
+        until = p->drain_deadline_ms;
+    if (until == INT64_MAX)
+        return -1;
+    return until <= now_ms ? 0 : (int)(until - now_ms < 60000 ? until - now_ms : 60000);
+}
+
+static void poll_sockets(struct engine_process *p)
+{
+    struct pollfd fds[CONNS_MAX + 2];
+    uint32_t n = p->n_conns;
+
+    for (uint32_t i = 0; i < n; i++)
+        fds[i] = (struct pollfd){
+            .fd = p->conns[i]->fd,
+            .events = (short)(POLLIN | (conn_wants_write(p->conns[i]) ? POLLOUT : 0))};
+    fds[n] = (struct pollfd){.fd = p->cfg.stop_fd, .events = POLLIN};
+    fds[n + 1] = (struct pollfd){.fd = p->listen_fd, .events = POLLIN};
+    if (poll(fds, n + 2, wait_ms(p)) <= 0)
+        return;
+    for (uint32_t i = 0; i < n; i++)
+        if (fds[i].revents & (POLLIN | POLLERR | POLLHUP))
+            on_readable(p, p->conns[i]);
+    if (fds[n].revents != 0)
+        on_stop(p);
+    if (p->listen_fd != -1 && fds[n + 1].revents != 0)
+        accept_all(p);
+}
+
+static void step(struct engine_process *p)
+{
+    struct scheduler_stats s;
+
+    if (!p->is_busy)
+        p->last_progress_us = now_us(); /* work that came now has not been waiting */
+    scheduler_stats(p->scheduler, &s);
+    p->jobs.step = s.steps;
+    p->is_busy = stepper_turn(&p->stepper);
+    if (p->is_busy)
+        p->last_progress_us = now_us();
+}
+
+void engine_process_run(struct engine_process *p)
+{
+    while (!is_stopped(p)) {
+        poll_sockets(p);
+        flush_all(p);
+        step(p);
+        flush_all(p);
+        report(p);
+    }
+    /* Rows of evicted jobs may still be in flight. */
+    while (stepper_turn(&p->stepper))
+        continue;
+    while (p->n_conns > 0)
+        close_conn(p, p->n_conns - 1);
+    log_info(NULL, "engine.stop", "done");
+}

@@ -25,6 +25,12 @@ struct detok {
     bool stopped;
 };
 
+/* Half a character could stop the text in the middle of one. */
+static bool is_stop_string(const struct text_span *s)
+{
+    return s->len > 0 && s->len <= STOP_STRING_BYTES_MAX && utf8_is_valid(s->text, s->len);
+}
+
 enum status detok_new(const struct tokenizer *t, const struct text_span *stops, size_t n_stops,
                       struct detok **out)
 {
@@ -33,7 +39,7 @@ enum status detok_new(const struct tokenizer *t, const struct text_span *stops, 
     if (n_stops > STOP_STRINGS_MAX)
         return ST_INVALID;
     for (size_t i = 0; i < n_stops; i++)
-        if (stops[i].len == 0 || stops[i].len > STOP_STRING_BYTES_MAX)
+        if (!is_stop_string(&stops[i]))
             return ST_INVALID;
     d = calloc(1, sizeof *d);
     if (d == NULL)

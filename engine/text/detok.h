@@ -18,7 +18,8 @@
 
 struct detok;
 
-/* `stops` are copied; n_stops may be 0. The tokenizer must outlive it. */
+/* ST_INVALID: a stop string that is empty, too long or not UTF-8. `stops` are copied; n_stops may
+ * be 0. The tokenizer must outlive it. */
 MUST_CHECK enum status detok_new(const struct tokenizer *t, const struct text_span *stops,
                                  size_t n_stops, struct detok **out);
 void detok_free(struct detok *d); /* NULL is fine */

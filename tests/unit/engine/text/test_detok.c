@@ -248,6 +248,8 @@ static void refuses_impossible_stop_strings(void **state)
     assert_int_equal(detok_new(NULL, spans, 1, &d), ST_INVALID);
     spans[0] = (struct text_span){longest, sizeof longest, false};
     assert_int_equal(detok_new(NULL, spans, 1, &d), ST_INVALID);
+    spans[0] = (struct text_span){"\xBF", 1, false};
+    assert_int_equal(detok_new(NULL, spans, 1, &d), ST_INVALID);
     for (size_t i = 0; i < COUNT_OF(spans); i++)
         spans[i] = (struct text_span){"a", 1, false};
     assert_int_equal(detok_new(NULL, spans, COUNT_OF(spans), &d), ST_INVALID);

@@ -40,7 +40,7 @@ enum status layout_open(struct layout *l, const char *dir, struct reason *why)
     if (strlen(real) >= sizeof l->dir)
         return fail(why, ST_TOO_LARGE, "%s: the path is longer than %zu bytes", dir,
                     sizeof l->dir - 1);
-    snprintf(l->dir, sizeof l->dir, "%s", real);
+    memcpy(l->dir, real, strlen(real) + 1);
     return ST_OK;
 }
 

@@ -28,8 +28,8 @@ struct config {
     char *engine_isa;       /* "auto", "scalar", "avx2", "avx512" */
     int64_t engine_threads; /* 0: all cores (all but one where there are more than two) */
     int64_t engine_max_sequences;
-    int64_t engine_max_rows;
-    int64_t engine_kv_mb;
+    int64_t engine_prefill_rows;
+    int64_t engine_kv_mb; /* 0: the engine's default */
     int64_t engine_queue_max;
 
     /* server */

@@ -42,7 +42,6 @@ static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
         .engine = true, .help = text                                                               \
     }
 
-/* clang-format off: one entry reads as one paragraph */
 const struct config_key config_keys[] = {
     {.name = "model.path",
      .kind = CONFIG_PATH,
@@ -57,8 +56,8 @@ const struct config_key config_keys[] = {
      .min = 1,
      .max = 95,
      .engine = true,
-     .help = "How clients name the model. A price of that name must exist: requests for a model "
-             "without one are refused."},
+     .help = "How clients name the model. A price of that name, or of `*`, must exist: requests "
+             "for a model without one are refused."},
     ENGINE_INT("model.context_tokens", model_context_tokens, "0", 0, 1 << 24,
                "Longest prompt and output of a request together. 0: what the file says."),
     INT("model.default_max_tokens", model_default_max_tokens, "0", 0, 1 << 24,
@@ -81,11 +80,11 @@ const struct config_key config_keys[] = {
                "Compute threads. 0: all cores, all but one where there are more than two."),
     ENGINE_INT("engine.max_sequences", engine_max_sequences, "64", 1, 4096,
                "Most sequences in one step; further requests wait."),
-    ENGINE_INT(
-        "engine.max_rows", engine_max_rows, "512", 1, 65536,
-        "Most tokens (prefill and decode) in one step. More fill the caches better and make each "
-        "token of a running stream wait longer."),
-    ENGINE_INT("engine.kv_mb", engine_kv_mb, "1024", 1, 1 << 20, "Memory for KV pages, in MiB."),
+    ENGINE_INT("engine.prefill_rows", engine_prefill_rows, "256", 1, 65536,
+               "Prompt tokens in one step, beside the running streams. More read prompts faster "
+               "and make each token of a running stream wait longer."),
+    ENGINE_INT("engine.kv_mb", engine_kv_mb, "0", 0, 1 << 20,
+               "Memory for KV pages, in MiB. 0: four full contexts, or 512 MiB if that is less."),
     ENGINE_INT("engine.queue_max", engine_queue_max, "1024", 1, 1 << 20,
                "Jobs that may wait in the engine; more are answered with 503."),
 
@@ -168,7 +167,6 @@ const struct config_key config_keys[] = {
 
     CHOICE("log.level", log_level_name, "info", levels, "Events below it are not written."),
 };
-/* clang-format on */
 const size_t config_keys_count = COUNT_OF(config_keys);
 
 const struct config_key *config_key_find(const char *section, const char *key)

@@ -123,6 +123,7 @@ struct engine_submit {
     uint64_t seed;
     const struct engine_stop_string *stops;
     size_t n_stops;
+    bool ignore_eos; /* go on to max_tokens past the model's own end (for load tests) */
     /* Called on the loop, from the socket's read, never from inside engine_submit. */
     void *arg;
     /* text: valid UTF-8, may be empty; never called after engine_cancel. */

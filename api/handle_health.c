@@ -1,0 +1,85 @@
+/* GET /livez, /readyz (and /health), /metrics: for machines that watch this one. */
+#include "api/loop_thread.h"
+#include "api/respond.h"
+#include "api/routes.h"
+#include "base/size.h"
+
+static void put_parts(struct buf *b, const struct api_health *h)
+{
+    const struct {
+        const char *name;
+        bool ok;
+    } parts[] = {
+        {"loops", h->loops}, {"engine", h->engine},   {"redis", h->redis},
+        {"auth", h->auth},   {"billing", h->billing}, {"serving", h->serving},
+    };
+
+    for (size_t i = 0; i < COUNT_OF(parts); i++)
+        buf_printf(b, "%s\"%s\":%s", i > 0 ? "," : "", parts[i].name,
+                   parts[i].ok ? "true" : "false");
+}
+
+static void answer(struct request *r, bool ok, const struct api_health *parts)
+{
+    struct buf body;
+
+    buf_init(&body);
+    buf_printf(&body, "{\"status\":\"%s\"", ok ? "ok" : "unavailable");
+    if (parts != NULL) {
+        buf_puts(&body, ",\"parts\":{");
+        put_parts(&body, parts);
+        buf_putc(&body, '}');
+    }
+    buf_putc(&body, '}');
+    respond_json(r, ok ? 200 : 503, &body);
+    buf_dispose(&body);
+    request_end(r);
+}
+
+/* Alive: every loop turns. That parts are away is no reason to restart this process. */
+static bool stage_livez(struct request *r)
+{
+    struct api_health h;
+
+    api_health(r->loop->api, &h);
+    answer(r, h.loops, NULL);
+    return false;
+}
+
+static bool stage_readyz(struct request *r)
+{
+    struct api_health h;
+
+    api_health(r->loop->api, &h);
+    answer(r, h.loops && h.engine && h.redis && h.auth && h.billing && h.serving, &h);
+    return false;
+}
+
+/* On the public listeners only for programs on this machine: to others there is no such URL. */
+static bool stage_metrics(struct request *r)
+{
+    struct api_error e = {.kind = ERROR_URL};
+    struct buf body;
+
+    if (r->conn->kind != LISTENER_ADMIN && !connection_is_loopback(r->conn)) {
+        request_fail(r, &e);
+        return false;
+    }
+    buf_init(&body);
+    metrics_put(&body, r->loop->api);
+    if (body.failed)
+        respond_json(r, 500, &body);
+    else
+        respond(r, 200, "text/plain; version=0.0.4; charset=utf-8", body.data, body.len);
+    buf_dispose(&body);
+    request_end(r);
+    return false;
+}
+
+static const request_stage livez_stages[] = {stage_livez, NULL};
+static const request_stage readyz_stages[] = {stage_readyz, NULL};
+static const request_stage metrics_stages[] = {stage_metrics, NULL};
+
+const struct handler livez_handler = {.stages = livez_stages};
+const struct handler readyz_handler = {.stages = readyz_stages};
+const struct handler metrics_handler = {.stages = metrics_stages};

@@ -1,0 +1,51 @@
+/* One completion request on its way through the stages: parse, prepare, admit, journal, run,
+ * settle. Split over the files inference.c (the way in), inference_run.c (the engine's job and the
+ * end) and inference_answer.c (what the client sees). Belongs to its loop's thread. */
+#ifndef API_INFERENCE_H
+#define API_INFERENCE_H
+
+#include "api/params.h"
+#include "api/request.h"
+#include "api/shapes.h"
+#include "api/sse.h"
+#include "billing/billing.h"
+#include "engine/engine.h"
+#include "quota/quota.h"
+
+struct inference {
+    struct request *request;
+    enum error_kind cancelled; /* why it must end; ERROR_NONE: it needn't */
+    struct params params;
+    const struct engine_model *model;
+    char client_request_id[CLIENT_REQUEST_ID_MAX + 1];
+    struct engine_prepare prepare;
+    struct price price;
+    struct quota_ask ask;
+    int64_t output_cap;
+    int64_t admitted_at_us;
+    struct billing_write write;
+    struct engine_job *job; /* while it runs */
+    bool ran;               /* it reached the engine */
+    struct loop_timer deadline;
+    int64_t first_token_us;   /* wall clock; 0: none yet */
+    uint32_t progress_tokens; /* at the last progress record */
+    int64_t progress_ms;
+    struct engine_end end;
+    struct shape shape;
+    struct sse stream; /* streamed */
+    struct buf text;   /* or collected */
+};
+
+/* Stages. */
+bool inference_run(struct request *r);
+
+/* The end of what was journaled: settles, writes the final record, answers when that is durable.
+ * `end` says how it went; exactly once. */
+void inference_close(struct inference *i, const struct engine_end *end);
+
+/* The answer. All do nothing once the client is gone. */
+void inference_answer_start(struct inference *i);
+void inference_answer_text(struct inference *i, const char *text, size_t len);
+void inference_answer_end(struct inference *i, const struct api_error *e); /* NULL: it went well */
+
+#endif

@@ -1,0 +1,49 @@
+/* The body of a completion request: JSON to checked values.
+ *
+ * One table lists every field that we know, with its type, range and whether we support it: an
+ * unknown field is ignored, a bad value is an error that names its field, and a known field that we
+ * don't support is an error unless its value is the neutral one (n: 1, tools: []). null counts as
+ * absent. Pure (no H2O): unit tests and the fuzzer call it with bytes. One thread. */
+#ifndef API_PARAMS_H
+#define API_PARAMS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "api/errors.h"
+#include "engine/engine.h"
+
+#define STOP_STRINGS_MAX      4   /* as OpenAI */
+#define STOP_STRING_BYTES_MAX 256 /* the engine's hold-back buffer per sequence */
+#define MODEL_NAME_BYTES_MAX  95  /* fits the usage row's column */
+#define CHOICES_MAX           128 /* OpenAI's bound of n; more than 1 isn't supported yet */
+
+enum endpoint { ENDPOINT_CHAT = 1, ENDPOINT_COMPLETIONS = 2 };
+
+struct params {
+    json_t *doc;       /* owned: the request; strings below are borrowed from it */
+    const char *model; /* at most MODEL_NAME_BYTES_MAX */
+    bool stream, include_usage, ignore_eos;
+    double temperature, top_p;
+    int64_t top_k;         /* 0: off */
+    int64_t max_tokens;    /* 0: absent */
+    const char *max_field; /* which of the two names was given */
+    bool has_seed;
+    int64_t seed;
+    struct engine_stop_string stops[STOP_STRINGS_MAX];
+    size_t n_stops;
+    enum engine_prompt_kind kind;
+    json_t *messages; /* owned; CHAT: objects of role, content (a string), maybe name */
+    const char *text; /* TEXT */
+    size_t text_len;
+    json_t *ids; /* IDS; borrowed from doc */
+};
+
+/* False: *e says why, *out holds nothing. True: dispose of *out. */
+MUST_CHECK bool params_parse(enum endpoint endpoint, const char *body, size_t len,
+                             struct params *out, struct api_error *e);
+void params_dispose(struct params *p);
+
+#endif

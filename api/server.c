@@ -1,0 +1,191 @@
+#include "api/server.h"
+
+#include <errno.h>
+#include <openssl/ssl.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "api/listen.h"
+#include "api/loop_thread.h"
+#include "api/request.h"
+#include "api/tls.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+/* A request line, its headers and each part of a body must come in this time; an idle connection is
+ * kept as long. Clients keep theirs for less. */
+#define IDLE_MS 60000
+/* Streams of one connection that may be in hand at once; H2O's protocol limit is the same. */
+#define STREAMS_MAX 256
+/* A loop turns at least every second; one that didn't for so long hangs. */
+#define BEAT_MAX_MS 5000
+/* After a drain's deadline: how long cancelled requests have for their settlement. */
+#define CANCEL_MS 5000
+
+static int on_req(h2o_handler_t *self, h2o_req_t *http)
+{
+    (void)self;
+    request_start(connection_of(http), http);
+    return 0;
+}
+
+static void init_conf(struct api *a)
+{
+    h2o_hostconf_t *host;
+    h2o_pathconf_t *path;
+
+    h2o_config_init(&a->conf);
+    a->conf.server_name = h2o_iovec_init(H2O_STRLIT("sluice"));
+    a->conf.max_request_entity_size = H2O_ENTITY_MAX_BYTES;
+    a->conf.http1.req_timeout = IDLE_MS;
+    a->conf.http2.idle_timeout = IDLE_MS;
+    a->conf.http2.max_concurrent_requests_per_connection = STREAMS_MAX;
+    host = h2o_config_register_host(&a->conf, h2o_iovec_init(H2O_STRLIT("default")), 65535);
+    path = h2o_config_register_path(host, "/", 0);
+    h2o_create_handler(path, sizeof(h2o_handler_t))->on_req = on_req;
+}
+
+static enum status add_listener(struct api *a, const char *address, int port,
+                                enum listener_kind kind, struct reason *why)
+{
+    int fd = -1;
+    enum status s;
+
+    if (port == 0)
+        return ST_OK;
+    s = listen_open(address, port, &fd, why);
+    if (s != ST_OK)
+        return s;
+    a->listeners[a->n_listeners++] = (struct listener){fd, kind};
+    log_info(NULL, "api.listen", "address=%s port=%d kind=%s", address, port,
+             kind == LISTENER_TLS     ? "tls"
+             : kind == LISTENER_ADMIN ? "admin"
+                                      : "plain");
+    return ST_OK;
+}
+
+static enum status open_listeners(struct api *a, struct reason *why)
+{
+    const struct api_config *c = &a->cfg;
+    enum status s = ST_OK;
+
+    if (c->tls_port != 0)
+        s = tls_open(c->tls_cert, c->tls_key, &a->tls, why);
+    if (s == ST_OK)
+        s = add_listener(a, c->listen, c->port, LISTENER_MAIN, why);
+    if (s == ST_OK)
+        s = add_listener(a, c->listen, c->tls_port, LISTENER_TLS, why);
+    if (s == ST_OK)
+        s = add_listener(a, c->admin_listen, c->admin_port, LISTENER_ADMIN, why);
+    return s;
+}
+
+static void close_listeners(struct api *a)
+{
+    while (a->n_listeners > 0)
+        close(a->listeners[--a->n_listeners].fd);
+}
+
+static enum status start_loops(struct api *a, struct reason *why)
+{
+    a->loops = calloc(a->cfg.n_loops, sizeof *a->loops);
+    if (a->loops == NULL)
+        return fail(why, ST_NO_MEMORY, "out of memory");
+    while (a->n_loops < a->cfg.n_loops) {
+        enum status s = loop_thread_start(&a->loops[a->n_loops], a);
+
+        if (s != ST_OK)
+            return fail(why, s, "a loop did not start: %s", status_text(s));
+        a->n_loops++;
+    }
+    return ST_OK;
+}
+
+enum status api_start(const struct api_config *cfg, const struct api_parts *parts, struct api **out,
+                      struct reason *why)
+{
+    struct api *a = calloc(1, sizeof *a);
+    enum status s;
+
+    if (a == NULL)
+        return fail(why, ST_NO_MEMORY, "out of memory");
+    a->cfg = *cfg;
+    a->parts = *parts;
+    init_conf(a);
+    s = open_listeners(a, why);
+    if (s == ST_OK)
+        s = start_loops(a, why);
+    if (s != ST_OK) {
+        api_stop(a);
+        return s;
+    }
+    *out = a;
+    return ST_OK;
+}
+
+static bool all_idle(struct api *a)
+{
+    for (unsigned i = 0; i < a->n_loops; i++)
+        if (!atomic_load(&a->loops[i].idle))
+            return false;
+    return true;
+}
+
+/* The main thread does no work; the loops publish their state at every tick. */
+static void wait_idle(struct api *a, int64_t max_ms)
+{
+    static const struct timespec pause = {.tv_nsec = TICK_MS * 1000000L};
+    int64_t end_ms = clock_mono_ms() + max_ms;
+
+    while (!all_idle(a) && clock_mono_ms() < end_ms)
+        nanosleep(&pause, NULL);
+}
+
+void api_drain(struct api *a, int64_t deadline_ms)
+{
+    if (atomic_exchange(&a->draining, true))
+        return;
+    close_listeners(a);
+    for (unsigned i = 0; i < a->n_loops; i++)
+        loop_thread_drain(&a->loops[i]);
+    wait_idle(a, deadline_ms);
+    if (all_idle(a))
+        return;
+    log_warn(NULL, "api.drain", "the deadline has come: cancelling what is left");
+    for (unsigned i = 0; i < a->n_loops; i++)
+        loop_thread_cancel(&a->loops[i]);
+    wait_idle(a, CANCEL_MS);
+}
+
+void api_stop(struct api *a)
+{
+    for (unsigned i = 0; i < a->n_loops; i++)
+        loop_thread_stop(&a->loops[i]);
+    free(a->loops);
+    close_listeners(a);
+    h2o_config_dispose(&a->conf);
+    SSL_CTX_free(a->tls);
+    free(a);
+}
+
+void api_health(struct api *a, struct api_health *out)
+{
+    int64_t now_ms = clock_mono_ms();
+
+    *out = (struct api_health){
+        .loops = true,
+        .engine = true,
+        .redis = true,
+        .auth = auth_is_ready(a->parts.auth),
+        .billing = billing_is_ready(a->parts.billing),
+        .serving = !atomic_load(&a->draining),
+    };
+    for (unsigned i = 0; i < a->cfg.n_loops; i++) {
+        struct api_loop *l = &a->loops[i];
+
+        out->loops &= now_ms - atomic_load(&l->beat_ms) < BEAT_MAX_MS;
+        out->engine &= atomic_load(&l->engine_ready);
+        out->redis &= atomic_load(&l->redis_ready);
+    }
+}

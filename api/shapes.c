@@ -1,0 +1,169 @@
+#include "api/shapes.h"
+
+#include <openssl/sha.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/id.h"
+#include "base/json.h"
+
+#define FINGERPRINT_HASH_BYTES 5
+
+void shape_fingerprint(const struct engine_stats *s, const char *revision,
+                       char out[FINGERPRINT_BYTES])
+{
+    char text[320];
+    uint8_t hash[SHA256_DIGEST_LENGTH];
+    int len = snprintf(text, sizeof text, "%s\n%s\n%s", s->device, s->build, revision);
+
+    SHA256((const uint8_t *)text, (size_t)len < sizeof text ? (size_t)len : sizeof text - 1, hash);
+    memcpy(out, "fp_", 3);
+    hex_encode(hash, FINGERPRINT_HASH_BYTES, out + 3);
+}
+
+const char *shape_finish_name(enum engine_finish finish)
+{
+    static const char *const names[] = {
+        [ENGINE_FINISH_NONE] = "",
+        [ENGINE_FINISH_STOP] = "stop",
+        [ENGINE_FINISH_LENGTH] = "length",
+    };
+
+    return names[finish];
+}
+
+static void put_head(struct buf *b, const struct shape *s, const char *object)
+{
+    buf_puts(b, "{\"id\":");
+    json_put_cstr(b, s->id);
+    buf_puts(b, ",\"object\":");
+    json_put_cstr(b, object);
+    buf_puts(b, ",\"created\":");
+    json_put_int(b, s->created_s);
+    buf_puts(b, ",\"model\":");
+    json_put_cstr(b, s->model);
+    buf_puts(b, ",\"system_fingerprint\":");
+    json_put_cstr(b, s->fingerprint);
+    buf_puts(b, ",\"choices\":[");
+}
+
+static void put_usage(struct buf *b, const struct engine_usage *u)
+{
+    buf_puts(b, ",\"usage\":{\"prompt_tokens\":");
+    json_put_int(b, u->prompt_tokens);
+    buf_puts(b, ",\"completion_tokens\":");
+    json_put_int(b, u->output_tokens);
+    buf_puts(b, ",\"total_tokens\":");
+    json_put_int(b, (int64_t)u->prompt_tokens + u->output_tokens);
+    buf_puts(b, ",\"prompt_tokens_details\":{\"cached_tokens\":");
+    json_put_int(b, u->cached_tokens);
+    buf_puts(b, "},\"completion_tokens_details\":{\"reasoning_tokens\":0}}");
+}
+
+static void put_finish(struct buf *b, enum engine_finish finish)
+{
+    buf_puts(b, ",\"logprobs\":null,\"finish_reason\":");
+    if (finish == ENGINE_FINISH_NONE)
+        buf_puts(b, "null");
+    else
+        json_put_cstr(b, shape_finish_name(finish));
+    buf_putc(b, '}');
+}
+
+void shape_answer(struct buf *b, const struct shape *s, const char *text, size_t len,
+                  enum engine_finish finish, const struct engine_usage *usage)
+{
+    if (s->endpoint == ENDPOINT_CHAT) {
+        put_head(b, s, "chat.completion");
+        buf_puts(b, "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":");
+        json_put_string(b, text, len);
+        buf_puts(b, ",\"refusal\":null}");
+    } else {
+        put_head(b, s, "text_completion");
+        buf_puts(b, "{\"index\":0,\"text\":");
+        json_put_string(b, text, len);
+    }
+    put_finish(b, finish);
+    buf_putc(b, ']');
+    put_usage(b, usage);
+    buf_putc(b, '}');
+}
+
+static void put_chunk_head(struct buf *b, const struct shape *s)
+{
+    put_head(b, s, s->endpoint == ENDPOINT_CHAT ? "chat.completion.chunk" : "text_completion");
+}
+
+static void put_chunk_tail(struct buf *b, const struct shape *s)
+{
+    buf_putc(b, ']');
+    if (s->include_usage)
+        buf_puts(b, ",\"usage\":null");
+    buf_putc(b, '}');
+}
+
+bool shape_has_first(const struct shape *s)
+{
+    return s->endpoint == ENDPOINT_CHAT;
+}
+
+void shape_first(struct buf *b, const struct shape *s)
+{
+    put_chunk_head(b, s);
+    buf_puts(b,
+             "{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null}");
+    put_finish(b, ENGINE_FINISH_NONE);
+    put_chunk_tail(b, s);
+}
+
+void shape_text(struct buf *b, const struct shape *s, const char *text, size_t len)
+{
+    bool chat = s->endpoint == ENDPOINT_CHAT;
+
+    put_chunk_head(b, s);
+    buf_puts(b, chat ? "{\"index\":0,\"delta\":{\"content\":" : "{\"index\":0,\"text\":");
+    json_put_string(b, text, len);
+    if (chat)
+        buf_putc(b, '}');
+    put_finish(b, ENGINE_FINISH_NONE);
+    put_chunk_tail(b, s);
+}
+
+void shape_finish(struct buf *b, const struct shape *s, enum engine_finish finish)
+{
+    put_chunk_head(b, s);
+    buf_puts(b, s->endpoint == ENDPOINT_CHAT ? "{\"index\":0,\"delta\":{}"
+                                             : "{\"index\":0,\"text\":\"\"");
+    put_finish(b, finish);
+    put_chunk_tail(b, s);
+}
+
+void shape_usage(struct buf *b, const struct shape *s, const struct engine_usage *usage)
+{
+    put_chunk_head(b, s);
+    buf_putc(b, ']');
+    put_usage(b, usage);
+    buf_putc(b, '}');
+}
+
+void shape_model(struct buf *b, const struct engine_model *m)
+{
+    buf_puts(b, "{\"id\":");
+    json_put_cstr(b, m->id);
+    buf_puts(b, ",\"object\":\"model\",\"created\":");
+    json_put_int(b, m->created_s);
+    buf_puts(b, ",\"owned_by\":\"sluice\"}");
+}
+
+void shape_models(struct buf *b, const struct engine *e)
+{
+    const struct engine_model *m;
+
+    buf_puts(b, "{\"object\":\"list\",\"data\":[");
+    for (size_t i = 0; (m = engine_model_at(e, i)) != NULL; i++) {
+        if (i > 0)
+            buf_putc(b, ',');
+        shape_model(b, m);
+    }
+    buf_puts(b, "]}");
+}

@@ -1,0 +1,169 @@
+#include "api/sse.h"
+
+#include <sys/socket.h>
+
+#include "api/loop_thread.h"
+#include "api/respond.h"
+#include "base/size.h"
+
+static int64_t now_ms(const struct sse *s)
+{
+    return loop_now_ms(&s->request->loop->loop.super);
+}
+
+static void start_response(struct sse *s)
+{
+    struct request *r = s->request;
+
+    s->started = true;
+    respond_header(r, "cache-control", "no-cache");
+    respond_header(r, "x-accel-buffering", "no");
+    respond_head(r, 200, "text/event-stream; charset=utf-8");
+    h2o_start_response(r->http, &s->generator);
+}
+
+/* Hands over what waits. The last use of the stream by its caller when it ends: H2O may free its
+ * side inside. */
+static void send_pending(struct sse *s)
+{
+    struct request *r = s->request;
+    struct buf full = s->pending;
+    h2o_iovec_t vec;
+
+    s->pending = s->sending;
+    buf_clear(&s->pending);
+    s->pending.limit = SSE_PENDING_MAX_BYTES;
+    s->sending = full;
+    s->in_flight = true;
+    s->last_ms = now_ms(s);
+    vec = h2o_iovec_init(full.data, full.len);
+    if (s->broken) {
+        r->answered = true;
+        h2o_send(r->http, &vec, full.len > 0, H2O_SEND_STATE_ERROR);
+        return;
+    }
+    r->answered = s->ended;
+    h2o_send(r->http, &vec, full.len > 0,
+             s->ended ? H2O_SEND_STATE_FINAL : H2O_SEND_STATE_IN_PROGRESS);
+}
+
+static bool is_over(const struct sse *s)
+{
+    return s->request->http == NULL || s->request->answered;
+}
+
+void sse_flush(struct sse *s)
+{
+    if (is_over(s) || (s->in_flight && !s->pending.failed))
+        return;
+    if (s->pending.failed) {
+        s->on_stuck(s->arg);
+        return;
+    }
+    if (s->pending.len == 0 && !s->ended && !s->broken)
+        return;
+    if (!s->started)
+        start_response(s);
+    send_pending(s);
+}
+
+static void on_proceed(h2o_generator_t *generator, h2o_req_t *http)
+{
+    struct sse *s = CONTAINER_OF(generator, struct sse, generator);
+
+    (void)http;
+    s->in_flight = false;
+    sse_flush(s);
+}
+
+/* H2O frees its side right after this; the hook in its pool does what is to be done. */
+static void on_stop(h2o_generator_t *generator, h2o_req_t *http)
+{
+    (void)generator;
+    (void)http;
+}
+
+static void arm_ping(struct sse *s)
+{
+    loop_timer_start(&s->request->loop->loop.super, &s->ping,
+                     int64_max(s->last_ms + s->ping_ms - now_ms(s), 1));
+}
+
+static void on_ping(void *arg)
+{
+    struct sse *s = arg;
+
+    if (is_over(s) || s->ended || s->broken)
+        return;
+    if (now_ms(s) - s->last_ms >= s->ping_ms && !s->in_flight) {
+        buf_puts(&s->pending, ": ping\n\n");
+        sse_flush(s);
+    }
+    if (s->in_flight)
+        s->last_ms = now_ms(s); /* the client isn't reading: nothing to keep awake */
+    arm_ping(s);
+}
+
+void sse_init(struct sse *s, struct request *r, int64_t ping_ms)
+{
+    s->generator = (h2o_generator_t){.proceed = on_proceed, .stop = on_stop};
+    s->request = r;
+    buf_init(&s->pending);
+    buf_init(&s->sending);
+    s->pending.limit = SSE_PENDING_MAX_BYTES;
+    s->ping_ms = ping_ms;
+    s->last_ms = now_ms(s);
+    s->ping = (struct loop_timer){.on_timer = on_ping, .arg = s};
+    arm_ping(s);
+}
+
+void sse_dispose(struct sse *s)
+{
+    if (s->request == NULL)
+        return;
+    loop_timer_stop(&s->request->loop->loop.super, &s->ping);
+    buf_dispose(&s->pending);
+    buf_dispose(&s->sending);
+}
+
+struct buf *sse_begin(struct sse *s)
+{
+    if (s->on_start != NULL) {
+        void (*on_start)(void *) = s->on_start;
+
+        s->on_start = NULL; /* it comes back here */
+        on_start(s->arg);
+    }
+    buf_puts(&s->pending, "data: ");
+    return &s->pending;
+}
+
+void sse_commit(struct sse *s)
+{
+    buf_puts(&s->pending, "\n\n");
+}
+
+void sse_end(struct sse *s)
+{
+    loop_timer_stop(&s->request->loop->loop.super, &s->ping);
+    s->ended = true;
+    sse_flush(s);
+}
+
+void sse_break(struct sse *s)
+{
+    struct request *r = s->request;
+
+    loop_timer_stop(&r->loop->loop.super, &s->ping);
+    s->broken = true;
+    buf_dispose(&s->pending);
+    s->pending.limit = SSE_PENDING_MAX_BYTES;
+    if (is_over(s) || !s->started)
+        return;
+    /* A write is under way to a client that doesn't read. On HTTP/1.1 the connection is this
+     * stream's alone; on HTTP/2 the next free window ends the stream. */
+    if (!s->in_flight)
+        send_pending(s);
+    else if (r->http->version < 0x200)
+        shutdown(h2o_socket_get_fd(r->conn->sock), SHUT_RDWR);
+}

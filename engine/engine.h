@@ -19,6 +19,7 @@
 struct engine;      /* shared by all threads; immutable but for atomics */
 struct engine_link; /* one per loop; belongs to the loop's thread */
 struct engine_job;  /* belongs to the loop's thread */
+struct backend_ops;
 
 struct engine_config {
     const char *model_path;
@@ -28,6 +29,11 @@ struct engine_config {
     uint32_t default_max_tokens; /* when a request has none; 0: what the context leaves */
     unsigned text_threads;
     size_t text_queue; /* waiting text works, all tenants; more are refused */
+    const char *build; /* told to the engine process; NULL: "" */
+    /* NULL: the engine process at socket_path. Tests give engine/backend/fake.h's, and its script.
+     */
+    const struct backend_ops *backend;
+    void *backend_arg;
 };
 
 struct engine_model {

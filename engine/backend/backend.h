@@ -1,0 +1,50 @@
+/* Where a job runs, seen from a loop of the gateway: an engine process (process.c) or a script for
+ * tests (fake.c). engine/engine.c owns the targets; a link and its jobs belong to their loop's
+ * thread. */
+#ifndef ENGINE_BACKEND_BACKEND_H
+#define ENGINE_BACKEND_BACKEND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/loop.h"
+#include "base/status.h"
+#include "engine/backend/stats_cell.h"
+#include "engine/engine.h"
+
+struct backend_ops;
+
+struct backend_link {
+    const struct backend_ops *ops;
+};
+
+/* The public job: what engine.h hands out. */
+struct engine_job {
+    const struct backend_ops *ops;
+};
+
+/* Outlives its links; shared by all loops and immutable, but for the cell. */
+struct backend_target {
+    const char *socket_path;
+    const char *revision;    /* of the model that this side tokenizes for */
+    const char *build;       /* told to the engine */
+    uint32_t context_tokens; /* the engine must allow as many */
+    struct stats_cell *stats;
+    void *arg; /* the backend's own: a script */
+};
+
+struct backend_ops {
+    const char *name;
+    enum status (*link_open)(const struct backend_target *t, struct loop *loop,
+                             struct backend_link **out);
+    void (*link_close)(struct backend_link *l); /* ends its jobs: ST_UNAVAILABLE */
+    bool (*is_ready)(const struct backend_link *l);
+    /* As engine_submit and engine_cancel. */
+    enum status (*submit)(struct backend_link *l, const struct engine_submit *s,
+                          struct engine_job **out);
+    void (*cancel)(struct engine_job *j);
+};
+
+extern const struct backend_ops process_backend_ops;
+
+#endif

@@ -20,6 +20,8 @@ PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 10
 export DIR MODEL PORT TLS_PORT ADMIN_PORT DEPS
 
+MAKEFLAGS += -j$(shell nproc) --no-print-directory
+
 comma := ,
 FLAVOUR := $(if $(SAN),$(subst $(comma),-,$(SAN)),release)
 B := build/$(FLAVOUR)
@@ -58,7 +60,7 @@ TLIB_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/lib/*.c))
 # SQL and Lua travel inside the binary.
 EMBED_SRC := $(wildcard migrations/*.sql quota/*.lua)
 
-.PHONY: all run test unit integration e2e lint fuzz bench install clean venv
+.PHONY: all run test check unit integration e2e lint fuzz bench install clean venv
 all: $(B)/sluice
 
 $(B)/sluice: $(APP_OBJ) $(LIB)
@@ -119,14 +121,20 @@ integration: $(INTEGRATION_BIN)
 e2e: $(B)/sluice venv
 	SLUICE_BIN=$(CURDIR)/$(B)/sluice .venv/bin/python -m pytest -c tests/e2e/pytest.ini tests/e2e $(PYTEST_ARGS)
 
+# All tests of one build.
+check:
+	$(MAKE) all
+	$(MAKE) unit
+	$(MAKE) integration
+	$(MAKE) e2e
+
 # Everything for the tests: what is missing is installed and fetched first.
 test:
 	sh tools/deps.sh test
 	sh tools/fetch_model.sh
-	$(MAKE) all unit integration
-	$(MAKE) e2e
-	$(MAKE) SAN=address,undefined all unit integration e2e
-	$(MAKE) SAN=thread all unit integration e2e
+	$(MAKE) check
+	$(MAKE) check SAN=address,undefined
+	$(MAKE) check SAN=thread
 	$(MAKE) fuzz FUZZ_SECONDS=5
 
 venv: .venv/installed

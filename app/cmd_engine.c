@@ -1,0 +1,280 @@
+#include "app/cmd_engine.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "app/config.h"
+#include "app/local_run.h"
+#include "app/version.h"
+#include "base/log.h"
+#include "base/size.h"
+#include "engine/core/engine_process.h"
+#include "engine/cpu/cpu.h"
+
+/* Frames that a gateway's loop may be behind: half a second of a full batch, with room. */
+#define CREDIT_BYTES ((uint64_t)1 << 20)
+/* The gateway drains first and takes longer; what is left then is of streams nobody waits for. */
+#define DRAIN_MS 20000
+/* The CPU device computes in `complete`: a second step in flight would only waste a row. */
+#define CPU_DEPTH 1
+
+static const char usage_text[] =
+    "usage: sluice engine --model PATH --socket PATH [OPTION...]\n"
+    "       sluice engine --config FILE [OPTION...]\n"
+    "\n"
+    "  --config FILE      take model and engine settings from there; options go before it\n"
+    "  --model PATH       the GGUF file\n"
+    "  --socket PATH      Unix socket to serve the gateway on (made with mode 0600)\n"
+    "  --mode MODE        fast (default) or exact\n"
+    "  --isa NAME         auto (default), scalar, avx2 or avx512\n"
+    "  --threads N        compute threads (default 0: all cores, all but one of more than two)\n"
+    "  --context N        longest prompt and output together (default: the file's own)\n"
+    "  --max-sequences N  most sequences in a step (default 64); further jobs wait\n"
+    "  --prefill-rows N   prompt tokens in a step, beside the decodes (default 64)\n"
+    "  --queue-max N      jobs that may wait (default 1024)\n"
+    "  --kv-mb N          memory for KV pages in MiB (default: four contexts, at most 512 MiB, at\n"
+    "                     least one context)\n";
+
+enum option_value {
+    OPT_CONFIG = 256,
+    OPT_MODEL,
+    OPT_SOCKET,
+    OPT_MODE,
+    OPT_ISA,
+    OPT_THREADS,
+    OPT_CONTEXT,
+    OPT_MAX_SEQUENCES,
+    OPT_PREFILL_ROWS,
+    OPT_QUEUE_MAX,
+    OPT_KV_MB,
+    OPT_HELP,
+};
+
+static const struct option options[] = {
+    {"config", required_argument, NULL, OPT_CONFIG},
+    {"model", required_argument, NULL, OPT_MODEL},
+    {"socket", required_argument, NULL, OPT_SOCKET},
+    {"mode", required_argument, NULL, OPT_MODE},
+    {"isa", required_argument, NULL, OPT_ISA},
+    {"threads", required_argument, NULL, OPT_THREADS},
+    {"context", required_argument, NULL, OPT_CONTEXT},
+    {"max-sequences", required_argument, NULL, OPT_MAX_SEQUENCES},
+    {"prefill-rows", required_argument, NULL, OPT_PREFILL_ROWS},
+    {"queue-max", required_argument, NULL, OPT_QUEUE_MAX},
+    {"kv-mb", required_argument, NULL, OPT_KV_MB},
+    {"help", no_argument, NULL, OPT_HELP},
+    {NULL, 0, NULL, 0},
+};
+
+/* What options and configuration file say; text fields are borrowed. */
+struct settings {
+    const char *config_path, *model, *socket, *mode, *isa;
+    long long numbers[OPT_HELP]; /* by option; -1: not given */
+    bool help;
+};
+
+/* The options that are whole numbers, and their bounds. */
+static const struct {
+    enum option_value option;
+    long long min, max, otherwise;
+} number_options[] = {
+    {OPT_THREADS, 0, 1024, 0},         {OPT_CONTEXT, 0, 1 << 24, 0},
+    {OPT_MAX_SEQUENCES, 1, 4096, 64},  {OPT_PREFILL_ROWS, 1, 65536, 64},
+    {OPT_QUEUE_MAX, 1, 1 << 20, 1024}, {OPT_KV_MB, 0, 1 << 20, 0},
+};
+
+static const char *option_name(int option)
+{
+    const struct option *o = options;
+
+    while (o->name != NULL && o->val != option)
+        o++;
+    return o->name;
+}
+
+static bool take_number(struct settings *s, int option, const char *value)
+{
+    for (size_t i = 0; i < COUNT_OF(number_options); i++) {
+        if ((int)number_options[i].option != option)
+            continue;
+        if (local_number(value, number_options[i].min, number_options[i].max, &s->numbers[option]))
+            return true;
+        fprintf(stderr, "sluice engine: --%s is a number from %lld to %lld, not %s\n",
+                option_name(option), number_options[i].min, number_options[i].max, value);
+        return false;
+    }
+    return false; /* getopt_long has said what it didn't know */
+}
+
+static bool take_option(struct settings *s, int option, const char *value)
+{
+    switch (option) {
+    case OPT_CONFIG:
+        s->config_path = value;
+        return true;
+    case OPT_MODEL:
+        s->model = value;
+        return true;
+    case OPT_SOCKET:
+        s->socket = value;
+        return true;
+    case OPT_MODE:
+        s->mode = value;
+        return true;
+    case OPT_ISA:
+        s->isa = value;
+        return true;
+    case OPT_HELP:
+        s->help = true;
+        return true;
+    default:
+        return take_number(s, option, value);
+    }
+}
+
+static bool take_options(struct settings *s, int argc, char **argv)
+{
+    int option;
+
+    memset(s, 0, sizeof *s);
+    for (size_t i = 0; i < COUNT_OF(s->numbers); i++)
+        s->numbers[i] = -1;
+    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1)
+        if (!take_option(s, option, optarg))
+            return false;
+    if (optind == argc)
+        return true;
+    fprintf(stderr, "sluice engine: what is \"%s\"?\n", argv[optind]);
+    return false;
+}
+
+static void add_number(struct settings *s, enum option_value option, int64_t value)
+{
+    if (s->numbers[option] == -1)
+        s->numbers[option] = value;
+}
+
+static void add_text(const char **field, const char *value)
+{
+    if (*field == NULL && value[0] != '\0')
+        *field = value;
+}
+
+/* What the command line left open. */
+static void add_config(struct settings *s, const struct config *c)
+{
+    add_text(&s->model, c->model_path);
+    add_text(&s->socket, c->engine_socket);
+    add_text(&s->mode, c->engine_mode);
+    add_text(&s->isa, c->engine_isa);
+    add_number(s, OPT_THREADS, c->engine_threads);
+    add_number(s, OPT_CONTEXT, c->model_context_tokens);
+    add_number(s, OPT_MAX_SEQUENCES, c->engine_max_sequences);
+    add_number(s, OPT_PREFILL_ROWS, c->engine_prefill_rows);
+    add_number(s, OPT_QUEUE_MAX, c->engine_queue_max);
+    add_number(s, OPT_KV_MB, c->engine_kv_mb);
+}
+
+static bool is_complete(struct settings *s)
+{
+    add_text(&s->mode, "fast");
+    add_text(&s->isa, "auto");
+    for (size_t i = 0; i < COUNT_OF(number_options); i++)
+        add_number(s, number_options[i].option, number_options[i].otherwise);
+    if (s->model == NULL || s->socket == NULL) {
+        fputs(usage_text, stderr);
+        return false;
+    }
+    if (strcmp(s->mode, "fast") == 0 || strcmp(s->mode, "exact") == 0)
+        return true;
+    fprintf(stderr, "sluice engine: --mode is fast or exact, not %s\n", s->mode);
+    return false;
+}
+
+static int complain(const char *what)
+{
+    fprintf(stderr, "sluice engine: %s\n", what);
+    return EXIT_FAILED;
+}
+
+/* Blocked before the device starts its threads, so that only stop_fd takes them. */
+static int open_stop_fd(void)
+{
+    sigset_t stop;
+
+    signal(SIGPIPE, SIG_IGN);
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTERM);
+    sigaddset(&stop, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &stop, NULL);
+    return signalfd(-1, &stop, SFD_NONBLOCK | SFD_CLOEXEC);
+}
+
+static int serve(const struct settings *s)
+{
+    const long long *n = s->numbers;
+    struct engine_process_config cfg = {
+        .device = &cpu_device_ops,
+        .model_path = s->model,
+        .socket_path = s->socket,
+        .build = version_text(),
+        .mode = strcmp(s->mode, "exact") == 0 ? DEVICE_EXACT : DEVICE_FAST,
+        .isa = s->isa,
+        .n_threads = (unsigned)n[OPT_THREADS],
+        .context_tokens = (uint32_t)n[OPT_CONTEXT],
+        .max_sequences = (uint32_t)n[OPT_MAX_SEQUENCES],
+        .prefill_rows = (uint32_t)n[OPT_PREFILL_ROWS],
+        .queue_max = (uint32_t)n[OPT_QUEUE_MAX],
+        .kv_bytes = (size_t)n[OPT_KV_MB] << 20,
+        .depth = CPU_DEPTH,
+        .credit_bytes = CREDIT_BYTES,
+        .drain_ms = DRAIN_MS,
+        .stop_fd = open_stop_fd(),
+    };
+    struct engine_process *p = NULL;
+    struct reason why = {0};
+    enum status st;
+
+    if (cfg.stop_fd == -1)
+        return complain(strerror(errno));
+    st = engine_process_open(&cfg, &p, &why);
+    if (st == ST_OK)
+        engine_process_run(p);
+    engine_process_close(p);
+    close(cfg.stop_fd);
+    if (st != ST_OK)
+        return complain(why.text[0] != '\0' ? why.text : status_text(st));
+    return 0;
+}
+
+int cmd_engine(int argc, char **argv)
+{
+    struct config *config = NULL;
+    struct reason why = {0};
+    struct settings s;
+    int rc = EXIT_USAGE;
+
+    if (!take_options(&s, argc, argv))
+        return EXIT_USAGE;
+    if (s.help) {
+        fputs(usage_text, stdout);
+        return 0;
+    }
+    log_init("engine", LOG_INFO);
+    if (s.config_path != NULL) {
+        if (config_load_engine(s.config_path, &config, &why) != ST_OK)
+            return complain(why.text);
+        log_init("engine", config->log_level);
+        add_config(&s, config);
+    }
+    if (is_complete(&s))
+        rc = serve(&s);
+    config_free(config);
+    return rc;
+}

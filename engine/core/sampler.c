@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/core/philox.h"
+
 /* Candidates are ordered by buckets of their logits, and only the buckets that a limit or the draw
  * falls into are sorted: linear in n_vocab for any distribution, where a sort of a flat one would
  * take longer than the model's own step. */
@@ -57,25 +59,11 @@ void sampler_scratch_free(struct sampler_scratch *s)
     free(s);
 }
 
-/* Philox4x32 with 10 rounds: multipliers and key increments of the paper's table 2. */
-static void philox(uint32_t counter[4], uint32_t k0, uint32_t k1)
-{
-    for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
-        uint64_t a = (uint64_t)0xD2511F53u * counter[0], b = (uint64_t)0xCD9E8D57u * counter[2];
-        uint32_t c1 = counter[1], c3 = counter[3];
-
-        counter[0] = (uint32_t)(b >> 32) ^ c1 ^ k0;
-        counter[1] = (uint32_t)b;
-        counter[2] = (uint32_t)(a >> 32) ^ c3 ^ k1;
-        counter[3] = (uint32_t)a;
-    }
-}
-
 double sampler_uniform(uint64_t seed, uint32_t choice, uint32_t output_index)
 {
     uint32_t c[4] = {output_index, choice, 0, 0};
 
-    philox(c, (uint32_t)seed, (uint32_t)(seed >> 32));
+    philox4x32(c, (uint32_t)seed, (uint32_t)(seed >> 32));
     /* 53 bits: every double of that spacing in [0, 1). */
     return (double)(((uint64_t)c[0] << 32 | c[1]) >> 11) * 0x1p-53;
 }

@@ -1,0 +1,405 @@
+/* Each instruction set against scalar, and each against itself in other shapes, bit for bit. */
+#include "base/buf.h"
+#include "engine/cpu/cpu.h"
+#include "engine/cpu/half.h"
+#include "engine/cpu/kernels.h"
+#include "tests/lib/gguf_build.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define K      96u /* inputs */
+#define BLOCKS (K / QUANT_BLOCK)
+#define COLS   11u
+#define GROUPS 3u
+#define ROWS   (GROUPS * PACK_ROWS)
+
+static uint64_t seed = 1;
+
+static void fill(float *x, size_t n, float scale)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = scale * gguf_build_uniform(&seed);
+}
+
+static bool close_to(float a, float b, float tolerance)
+{
+    return fabsf(a - b) <= tolerance * (1 + fabsf(b));
+}
+
+/* The table a test runs on; skips where this machine lacks it. */
+static const struct kernels *table_of(void **state)
+{
+    const char *isa = *state;
+
+    if (!cpu_has_isa(isa)) {
+        printf("[ NOTE     ] this machine has no %s: its kernels were only compiled\n", isa);
+        skip();
+    }
+    return kernels_for(isa);
+}
+
+static void test_rows_decode_the_same(void **state)
+{
+    const struct kernels *k = table_of(state);
+    const struct {
+        enum tensor_type type;
+        void (*scalar)(const void *in, float *out, size_t n);
+        void (*other)(const void *in, float *out, size_t n);
+    } rows[] = {
+        {TENSOR_F32, kernels_scalar.f32_row, k->f32_row},
+        {TENSOR_F16, kernels_scalar.f16_row, k->f16_row},
+        {TENSOR_BF16, kernels_scalar.bf16_row, k->bf16_row},
+        {TENSOR_Q8_0, kernels_scalar.q8_0_row, k->q8_0_row},
+        {TENSOR_Q4_1, kernels_scalar.q4_1_row, k->q4_1_row},
+    };
+    float x[K], a[K], b[K];
+    struct buf data;
+
+    buf_init(&data);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        fill(x, K, 3);
+        buf_clear(&data);
+        gguf_build_quantize(rows[i].type, x, K, &data);
+        rows[i].scalar(data.data, a, K);
+        rows[i].other(data.data, b, K);
+        assert_memory_equal(a, b, sizeof a);
+        for (size_t j = 0; j < K; j++)
+            assert_true(fabsf(a[j] - x[j]) < 0.25f);
+    }
+    buf_dispose(&data);
+}
+
+static void test_every_half_decodes_the_same(void **state)
+{
+    const struct kernels *k = table_of(state);
+    static uint16_t halves[65536];
+    static float a[65536], b[65536];
+
+    for (uint32_t i = 0; i < 65536; i++)
+        halves[i] = (uint16_t)i;
+    kernels_scalar.f16_row(halves, a, 65536);
+    k->f16_row(halves, b, 65536);
+    for (uint32_t i = 0; i < 65536; i++) {
+        if (isnan(a[i])) {
+            assert_true(isnan(b[i]));
+            continue;
+        }
+        assert_memory_equal(&a[i], &b[i], sizeof a[i]);
+        assert_int_equal(f32_to_f16(a[i]), i);
+    }
+}
+
+struct packed_case {
+    struct packed w;
+    uint8_t *data;
+    struct quants x;
+    float y[COLS * ROWS];
+};
+
+static void set_half(uint8_t *p, float v)
+{
+    uint16_t h = f32_to_f16(v);
+
+    memcpy(p, &h, sizeof h);
+}
+
+/* Any bytes are quants; scales are of the size that real ones have, or 1 for exact sums. */
+static void packed_init(struct packed_case *c, uint32_t block_bytes, uint32_t quant_bytes,
+                        bool unit_scales)
+{
+    uint32_t n_scales = (block_bytes - quant_bytes) / 2 * BLOCKS;
+    float x[K];
+
+    memset(c, 0, sizeof *c);
+    c->w.n_blocks = BLOCKS;
+    c->w.group_bytes = (size_t)block_bytes * BLOCKS;
+    c->data = malloc(c->w.group_bytes * GROUPS);
+    assert_non_null(c->data);
+    for (size_t i = 0; i < c->w.group_bytes * GROUPS; i++)
+        c->data[i] = (uint8_t)(128 * gguf_build_uniform(&seed) + 128);
+    c->data[0] = 0x80; /* the least byte: -128 */
+    for (uint32_t g = 0; g < GROUPS; g++)
+        for (uint32_t s = 0; s < n_scales; s++)
+            set_half(c->data + g * c->w.group_bytes + quant_bytes * BLOCKS + 2 * s,
+                     unit_scales ? 1.0f : 0.01f * gguf_build_uniform(&seed));
+    c->w.data = c->data;
+    c->x = (struct quants){.q = malloc(COLS * K),
+                           .d = malloc(COLS * BLOCKS * sizeof(float)),
+                           .d_sum = malloc(COLS * BLOCKS * sizeof(float)),
+                           .sum = malloc(COLS * BLOCKS * sizeof(int32_t)),
+                           .ldq = K,
+                           .ldb = BLOCKS};
+    for (uint32_t col = 0; col < COLS; col++) {
+        fill(x, K, 2);
+        kernels_scalar.quantize(x, K, &c->x, col);
+    }
+    for (uint32_t i = 0; unit_scales && i < COLS * BLOCKS; i++) {
+        c->x.d[i] = 1;
+        c->x.d_sum[i] = (float)c->x.sum[i];
+    }
+}
+
+static void packed_dispose(struct packed_case *c)
+{
+    free(c->data);
+    free(c->x.q);
+    free(c->x.d);
+    free(c->x.d_sum);
+    free(c->x.sum);
+}
+
+static void run_packed(packed_matmul *f, struct packed_case *c, uint32_t first_col, uint32_t n_cols,
+                       float *y, bool add)
+{
+    struct quants x = c->x;
+    struct outputs out = {.y = y, .ld = ROWS, .add = add};
+
+    x.q += first_col * x.ldq;
+    x.d += first_col * x.ldb;
+    x.d_sum += first_col * x.ldb;
+    x.sum += first_col * x.ldb;
+    f(&c->w, 0, GROUPS, &x, n_cols, &out);
+}
+
+static void check_packed(packed_matmul *scalar, packed_matmul *f, uint32_t block_bytes,
+                         uint32_t quant_bytes)
+{
+    float a[COLS * ROWS], b[COLS * ROWS], one[ROWS];
+    struct packed_case c;
+
+    packed_init(&c, block_bytes, quant_bytes, true);
+    run_packed(scalar, &c, 0, COLS, a, false);
+    run_packed(f, &c, 0, COLS, b, false);
+    assert_memory_equal(a, b, sizeof a); /* integers: exactly */
+    packed_dispose(&c);
+
+    packed_init(&c, block_bytes, quant_bytes, false);
+    run_packed(scalar, &c, 0, COLS, a, false);
+    run_packed(f, &c, 0, COLS, b, false);
+    for (size_t i = 0; i < COLS * ROWS; i++)
+        assert_true(close_to(b[i], a[i], 1e-5f));
+    for (uint32_t first = 0; first < COLS; first++)
+        for (uint32_t n = 1; first + n <= COLS; n++) { /* any columns, any number of them */
+            run_packed(f, &c, first, n, a, false);
+            assert_memory_equal(a, b + first * ROWS, n * ROWS * sizeof *a);
+        }
+    for (uint32_t g = 0; g < GROUPS; g++) { /* a group alone */
+        struct outputs out = {.y = a, .ld = ROWS};
+
+        f(&c.w, g, g + 1, &c.x, COLS, &out);
+    }
+    assert_memory_equal(a, b, sizeof a);
+    memcpy(one, b, sizeof one);
+    run_packed(f, &c, 0, 1, one, true);
+    for (uint32_t r = 0; r < ROWS; r++)
+        assert_true(one[r] == b[r] + b[r]);
+    packed_dispose(&c);
+}
+
+static void test_packed_products(void **state)
+{
+    const struct kernels *k = table_of(state);
+
+    check_packed(kernels_scalar.q4_1_packed, k->q4_1_packed, 160, 128);
+    check_packed(kernels_scalar.q8_0_packed, k->q8_0_packed, 272, 256);
+}
+
+static void test_quantize_is_the_same(void **state)
+{
+    const struct kernels *k = table_of(state);
+    static const float odd[] = {0, NAN, INFINITY, 1e-38f, -1e30f};
+    int8_t qa[K], qb[K];
+    float da[BLOCKS], db[BLOCKS], sa[BLOCKS], sb[BLOCKS], x[K];
+    int32_t ia[BLOCKS], ib[BLOCKS];
+    struct quants a = {qa, da, sa, ia, K, BLOCKS}, b = {qb, db, sb, ib, K, BLOCKS};
+
+    for (size_t o = 0; o < sizeof odd / sizeof odd[0]; o++) {
+        fill(x, K, 5);
+        memset(x + 64, 0, 32 * sizeof *x);
+        x[37] = odd[o];
+        kernels_scalar.quantize(x, K, &a, 0);
+        k->quantize(x, K, &b, 0);
+        assert_memory_equal(ia, ib, sizeof ia);
+        assert_memory_equal(qa, qb, sizeof qa);
+        assert_true(isfinite(odd[o]) == (isfinite(da[1]) != 0));
+        assert_true(isfinite(odd[o]) == (isfinite(db[1]) != 0));
+        assert_true(da[0] == db[0] && sa[0] == sb[0] && da[2] == 0 && db[2] == 0);
+    }
+}
+
+static void test_dot_rows(void **state)
+{
+    const struct kernels *k = table_of(state);
+    float w[DOT_ROWS * K], x[COLS * K], a[COLS * DOT_ROWS], b[COLS * DOT_ROWS], c[COLS * DOT_ROWS];
+    struct outputs oa = {.y = a, .ld = DOT_ROWS}, ob = {.y = b, .ld = DOT_ROWS},
+                   oc = {.y = c, .ld = DOT_ROWS};
+
+    fill(w, DOT_ROWS * K, 1);
+    fill(x, COLS * K, 1);
+    kernels_scalar.dot_rows(w, K, DOT_ROWS, x, K, COLS, K, &oa);
+    k->dot_rows(w, K, DOT_ROWS, x, K, COLS, K, &ob);
+    for (size_t i = 0; i < COLS * DOT_ROWS; i++)
+        assert_true(close_to(b[i], a[i], 1e-5f));
+    for (uint32_t col = 0; col < COLS; col++)
+        for (uint32_t row = 0; row < DOT_ROWS; row++) {
+            k->dot_rows(w + row * K, K, 1, x + col * K, K, 1, K, &oc);
+            assert_memory_equal(c, b + col * DOT_ROWS + row, sizeof *c);
+        }
+}
+
+static void test_norm_and_rope(void **state)
+{
+    const struct kernels *k = table_of(state);
+    float x[83], w[83], a[83], b[83], cos[20], sin[20];
+
+    for (uint32_t n = 1; n <= 83; n++) {
+        fill(x, 83, 2);
+        fill(w, 83, 1);
+        kernels_scalar.rmsnorm(x, w, n, 1e-5f, a);
+        k->rmsnorm(x, w, n, 1e-5f, b);
+        for (uint32_t i = 0; i < n; i++)
+            assert_true(close_to(b[i], a[i], 1e-5f));
+    }
+    fill(cos, 20, 1);
+    fill(sin, 20, 1);
+    memcpy(a, x, sizeof a);
+    memcpy(b, x, sizeof b);
+    kernels_scalar.rope(a, 3, 26, cos, sin, 20);
+    k->rope(b, 3, 26, cos, sin, 20);
+    for (uint32_t i = 0; i < 83; i++)
+        assert_true(close_to(b[i], a[i], 1e-5f));
+    for (uint32_t h = 0; h < 3; h++) /* what lies past rope_dims stays */
+        assert_memory_equal(b + h * 26 + 20, x + h * 26 + 20, 6 * sizeof *x);
+}
+
+static void test_silu_does_not_depend_on_the_place(void **state)
+{
+    const struct kernels *k = table_of(state);
+    float g[45], u[45], a[45], b[45], one;
+
+    fill(g, 45, 60);
+    fill(u, 45, 2);
+    g[3] = -500;
+    g[4] = 500;
+    g[5] = 0;
+    memcpy(a, g, sizeof a);
+    memcpy(b, g, sizeof b);
+    kernels_scalar.silu_mul(a, u, 45);
+    k->silu_mul(b, u, 45);
+    for (uint32_t i = 0; i < 45; i++) {
+        assert_true(close_to(b[i], a[i], 1e-5f));
+        one = g[i];
+        k->silu_mul(&one, u + i, 1);
+        assert_memory_equal(&one, b + i, sizeof one);
+    }
+    one = NAN;
+    k->silu_mul(&one, u, 1);
+    assert_true(isnan(one));
+}
+
+static void test_softmax(void **state)
+{
+    const struct kernels *k = table_of(state);
+    float x[256], a[256], b[256], ma, mb, sa, sb;
+
+    for (uint32_t n = 1; n <= 256; n += n < 40 ? 1 : 27) {
+        fill(x, 256, 40);
+        memcpy(a, x, sizeof a);
+        memcpy(b, x, sizeof b);
+        kernels_scalar.softmax(a, n, &ma, &sa);
+        k->softmax(b, n, &mb, &sb);
+        assert_true(ma == mb && close_to(sb, sa, 1e-5f));
+        for (uint32_t i = 0; i < n; i++)
+            assert_true(close_to(b[i], a[i], 1e-6f));
+        for (uint32_t i = n; i % 8 != 0; i++)
+            assert_true(b[i] == 0);
+    }
+    x[2] = NAN;
+    k->softmax(x, 9, &mb, &sb);
+    assert_true(isnan(sb));
+}
+
+/* One page: stored token by token, scored for 1 to 4 queries, weighted. */
+static void check_pages(const struct kv_kernels *s, const struct kv_kernels *k, uint32_t head_dim)
+{
+    uint32_t pad = (head_dim + 7) & ~7u;
+    size_t bytes = s->element_bytes * KV_TOKENS * (head_dim + pad);
+    uint8_t *page_s = calloc(1, bytes), *page_k = calloc(1, bytes);
+    size_t v_at = s->element_bytes * KV_TOKENS * head_dim;
+    float key[160], value[160], q[4][160], scores_s[4][16], scores_k[4][16], one[16], p[16];
+    float acc_s[160] = {0}, acc_k[160] = {0};
+    const float *queries[4] = {q[0], q[1], q[2], q[3]};
+    float *out_s[4] = {scores_s[0], scores_s[1], scores_s[2], scores_s[3]};
+    float *out_k[4] = {scores_k[0], scores_k[1], scores_k[2], scores_k[3]}, *out_one[1] = {one};
+
+    assert_true(page_s != NULL && page_k != NULL);
+    for (uint32_t t = 0; t < KV_TOKENS; t++) {
+        fill(key, head_dim, 1);
+        fill(value, head_dim, 1);
+        s->store(page_s, page_s + v_at, t, key, value, head_dim, pad);
+        k->store(page_k, page_k + v_at, t, key, value, head_dim, pad);
+    }
+    assert_memory_equal(page_s, page_k, bytes);
+    for (int i = 0; i < 4; i++)
+        fill(q[i], head_dim, 1);
+    s->qk_page(queries, out_s, 4, page_s, head_dim);
+    for (uint32_t n = 1; n <= 4; n++) {
+        k->qk_page(queries, out_k, n, page_k, head_dim);
+        for (uint32_t i = 0; i < n; i++) {
+            k->qk_page(queries + i, out_one, 1, page_k, head_dim);
+            assert_memory_equal(one, scores_k[i], sizeof one);
+            for (int t = 0; t < 16; t++)
+                assert_true(close_to(scores_k[i][t], scores_s[i][t], 1e-5f));
+        }
+    }
+    fill(p, 16, 1);
+    s->pv_page(p, 11, page_s + v_at, pad, acc_s);
+    k->pv_page(p, 11, page_k + v_at, pad, acc_k);
+    for (uint32_t d = 0; d < head_dim; d++)
+        assert_true(close_to(acc_k[d], acc_s[d], 1e-5f));
+    free(page_s);
+    free(page_k);
+}
+
+static void test_pages(void **state)
+{
+    static const uint32_t dims[] = {2, 8, 16, 26, 64, 80, 96, 128, 160};
+    const struct kernels *k = table_of(state);
+
+    for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++) {
+        check_pages(&kernels_scalar.kv_f16, &k->kv_f16, dims[i]);
+        check_pages(&kernels_scalar.kv_f32, &k->kv_f32, dims[i]);
+    }
+}
+
+#define FOR_ISA(test, isa)                                                                         \
+    {                                                                                              \
+#test " " isa, test, NULL, NULL, (void *)(uintptr_t)isa                                    \
+    }
+#define FOR_EACH_ISA(test) FOR_ISA(test, "scalar"), FOR_ISA(test, "avx2"), FOR_ISA(test, "avx512")
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        FOR_EACH_ISA(test_rows_decode_the_same),
+        FOR_EACH_ISA(test_every_half_decodes_the_same),
+        FOR_EACH_ISA(test_packed_products),
+        FOR_EACH_ISA(test_quantize_is_the_same),
+        FOR_EACH_ISA(test_dot_rows),
+        FOR_EACH_ISA(test_norm_and_rope),
+        FOR_EACH_ISA(test_silu_does_not_depend_on_the_place),
+        FOR_EACH_ISA(test_softmax),
+        FOR_EACH_ISA(test_pages),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

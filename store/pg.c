@@ -112,9 +112,11 @@ static int wait_for(int fd, short events, int64_t timeout_ms)
  * is sent saves the caller a failure whose effect would be unknown. */
 static bool was_closed(struct pg *p)
 {
-    if (wait_for(PQsocket(p->conn), POLLIN, 0) <= 0)
-        return false;
-    return PQconsumeInput(p->conn) == 0 || PQstatus(p->conn) != CONNECTION_OK;
+    /* The server's farewell may lie before the end of the stream. */
+    while (wait_for(PQsocket(p->conn), POLLIN, 0) > 0)
+        if (PQconsumeInput(p->conn) == 0 || PQstatus(p->conn) != CONNECTION_OK)
+            return true;
+    return false;
 }
 
 static enum status ensure_connected(struct pg *p, struct reason *why)

@@ -177,6 +177,10 @@ static enum status read_segment(struct replay *r, const struct journal_dir *d, s
         s = corrupt(why, seg->number, 0, "no valid head");
         goto out;
     }
+    if (v.head.image_end > v.len) {
+        s = corrupt(why, seg->number, v.len, "it ends too early");
+        goto out;
+    }
     if (i + 1 < r->n_segments) {
         s = load_head(d, seg[1].number, &next, why);
         if (s == ST_OK)

@@ -140,13 +140,15 @@ static struct reader element(const struct gguf *g, const struct gguf_entry *e, s
 static bool read_integer(struct reader r, enum gguf_type type, int64_t *out)
 {
     uint64_t u64;
+    uint8_t u8;
 
     switch (type) {
     case GGUF_U8:
         *out = reader_u8(&r);
         return true;
     case GGUF_I8:
-        *out = (int8_t)reader_u8(&r);
+        u8 = reader_u8(&r);
+        *out = u8 <= INT8_MAX ? u8 : u8 - 256;
         return true;
     case GGUF_U16:
         *out = reader_u16(&r);

@@ -328,22 +328,34 @@ static enum status find_data(struct gguf *g, const struct reader *r, struct reas
     return g->data_start <= g->len ? ST_OK : fail_short(why, "tensor table");
 }
 
-static enum status read_tensors(struct gguf *g, struct reader *r, size_t n, struct reason *why)
+static enum status read_and_place(struct gguf *g, struct reader *r, uint64_t *offsets, size_t n,
+                                  struct reason *why)
 {
-    uint64_t *offsets = calloc(n + 1, sizeof *offsets);
     enum status s = ST_OK;
 
-    g->tensors = arena_array(&g->arena, n, sizeof *g->tensors);
-    if (offsets == NULL || g->tensors == NULL || !name_index_init(&g->names, &g->arena, n))
-        s = fail(why, ST_NO_MEMORY, "out of memory for %zu tensors", n);
     for (size_t i = 0; i < n && s == ST_OK; i++)
         s = read_tensor(g, r, &g->tensors[i], &offsets[i], why);
     if (s == ST_OK)
         s = find_data(g, r, why);
     for (size_t i = 0; i < n && s == ST_OK; i++)
         s = place_tensor(g, &g->tensors[i], offsets[i], why);
-    free(offsets);
     return s == ST_OK ? check_overlaps(g, why) : s;
+}
+
+static enum status read_tensors(struct gguf *g, struct reader *r, size_t n, struct reason *why)
+{
+    uint64_t *offsets;
+    enum status s;
+
+    g->tensors = arena_array(&g->arena, n, sizeof *g->tensors);
+    if (g->tensors == NULL || !name_index_init(&g->names, &g->arena, n))
+        return fail(why, ST_NO_MEMORY, "out of memory for %zu tensors", n);
+    offsets = calloc(n + 1, sizeof *offsets);
+    if (offsets == NULL)
+        return fail(why, ST_NO_MEMORY, "out of memory for %zu tensors", n);
+    s = read_and_place(g, r, offsets, n, why);
+    free(offsets);
+    return s;
 }
 
 enum status gguf_read(struct gguf *g, struct reason *why)

@@ -69,7 +69,7 @@ static void insert(struct added *a, const struct vocab_token *t, int32_t id, int
 
 enum status added_init(struct added *a, const struct vocab *v, struct reason *why)
 {
-    size_t n_nodes = 0;
+    size_t n_nodes = 1;
     int32_t n = 1;
     enum status s;
 

@@ -81,20 +81,29 @@ static enum status add_merge(struct bpe *b, const struct gguf_string *s, uint32_
     return ST_OK;
 }
 
-static enum status add_merges(struct bpe *b, const struct gguf *g, size_t n, struct reason *why)
+static bool make_table(struct bpe *b, size_t n)
 {
-    struct gguf_string *texts = calloc(n + 1, sizeof *texts);
-    enum status s = ST_OK;
     size_t slots = 8;
 
     while (slots < 2 * n)
         slots *= 2;
     b->mask = slots - 1;
     b->merges = malloc(slots * sizeof *b->merges);
-    if (texts == NULL || b->merges == NULL || !gguf_array_strings(g, merges_key, texts, n))
-        s = fail(why, ST_NO_MEMORY, "out of memory for the merges");
-    for (size_t i = 0; i < slots && s == ST_OK; i++)
+    for (size_t i = 0; b->merges != NULL && i < slots; i++)
         b->merges[i].result = -1;
+    return b->merges != NULL;
+}
+
+static enum status add_merges(struct bpe *b, const struct gguf *g, size_t n, struct reason *why)
+{
+    struct gguf_string *texts = calloc(n + 1, sizeof *texts);
+    enum status s = ST_OK;
+
+    if (texts == NULL || !make_table(b, n)) {
+        free(texts);
+        return fail(why, ST_NO_MEMORY, "out of memory for the merges");
+    }
+    (void)gguf_array_strings(g, merges_key, texts, n); /* bpe_init saw that they are there */
     for (size_t i = 0; i < n && s == ST_OK; i++)
         s = add_merge(b, &texts[i], (uint32_t)i, why);
     free(texts);

@@ -117,8 +117,11 @@ static enum status add_tokens(struct vocab *v, const struct gguf *g, size_t n, s
     struct gguf_string *texts = calloc(n, sizeof *texts);
     enum status s = ST_OK;
 
-    if (texts == NULL || !make_tables(v, n) || !gguf_array_strings(g, tokens_key, texts, n))
-        s = fail(why, ST_NO_MEMORY, "out of memory for the vocabulary");
+    if (texts == NULL || !make_tables(v, n)) {
+        free(texts);
+        return fail(why, ST_NO_MEMORY, "out of memory for the vocabulary");
+    }
+    (void)gguf_array_strings(g, tokens_key, texts, n); /* vocab_init saw that they are there */
     for (size_t i = 0; i < n && s == ST_OK; i++) {
         int32_t type = 0;
 

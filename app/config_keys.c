@@ -80,7 +80,7 @@ const struct config_key config_keys[] = {
                "Compute threads. 0: all cores, all but one where there are more than two."),
     ENGINE_INT("engine.max_sequences", engine_max_sequences, "64", 1, 4096,
                "Most sequences in one step; further requests wait."),
-    ENGINE_INT("engine.prefill_rows", engine_prefill_rows, "256", 1, 65536,
+    ENGINE_INT("engine.prefill_rows", engine_prefill_rows, "64", 1, 65536,
                "Prompt tokens in one step, beside the running streams. More read prompts faster "
                "and make each token of a running stream wait longer."),
     ENGINE_INT("engine.kv_mb", engine_kv_mb, "0", 0, 1 << 20,

@@ -148,25 +148,61 @@ static void name_parts(struct layout *l)
     layout_path(l, "run", l->run);
 }
 
-/* So that whoever looks in DIR finds the data. */
-static void link_home(const struct layout *l)
+/* A link to where the databases lie, so that whoever looks in DIR finds them. What stands there
+ * already tells of a folder that was moved or closed since: a new cluster beside the old one would
+ * look like lost data. */
+static enum status link_one(const struct layout *l, const char *name, struct reason *why)
 {
-    static const char *const names[] = {"postgres", "redis"};
-    char from[LAYOUT_PATH_MAX], to[LAYOUT_PATH_MAX];
+    char link[LAYOUT_PATH_MAX], to[LAYOUT_PATH_MAX], old[LAYOUT_PATH_MAX];
+    ssize_t n = readlink(layout_path(l, name, link), old, sizeof old - 1);
+
+    snprintf(to, sizeof to, "%s/%s", l->home, name);
+    if (n == -1 && file_exists(link))
+        return fail(why, ST_CONFLICT,
+                    "the accounts postgres and redis can't reach %s any more: let others enter the "
+                    "folders above it again",
+                    l->dir);
+    if (n == -1)
+        return symlink(to, link) == 0 ? ST_OK : fail(why, ST_IO, "%s: %s", link, strerror(errno));
+    old[n] = '\0';
+    if (strcmp(old, to) != 0)
+        return fail(why, ST_CONFLICT,
+                    "%s was moved: its data is in %s; move that to %s and remove %s", l->dir, old,
+                    to, link);
+    return ST_OK;
+}
+
+static enum status link_home(const struct layout *l, struct reason *why)
+{
+    enum status st = ST_OK;
 
     if (strcmp(l->home, l->dir) == 0)
-        return;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        snprintf(to, sizeof to, "%s/%s", l->home, names[i]);
-        unlink(layout_path(l, names[i], from));
-        if (symlink(to, from) == -1)
-            continue; /* a convenience: nothing reads it */
-    }
+        return ST_OK;
+    st = link_one(l, "postgres", why);
+    return st == ST_OK ? link_one(l, "redis", why) : st;
+}
+
+static enum status make_folders(const struct layout *l, struct reason *why)
+{
+    char redis_sockets[LAYOUT_PATH_MAX];
+    enum status st = folder_make(l->log, 0750, why);
+
+    snprintf(redis_sockets, sizeof redis_sockets, "%.500s/redis", l->sockets);
+    if (st == ST_OK)
+        st = folder_make(l->run, 0700, why);
+    if (st == ST_OK)
+        st = folder_make(l->journal, 0700, why);
+    if (st == ST_OK)
+        st = make_for(&l->redis, l->redis_data, why);
+    if (st == ST_OK)
+        st = make_for(&l->redis, redis_sockets, why);
+    if (st == ST_OK)
+        st = make_for(&l->postgres, l->postgres_sockets, why);
+    return st;
 }
 
 enum status layout_make(struct layout *l, struct reason *why)
 {
-    char redis_sockets[LAYOUT_PATH_MAX];
     enum status st = choose_home(l, why);
 
     if (st == ST_OK)
@@ -174,14 +210,6 @@ enum status layout_make(struct layout *l, struct reason *why)
     if (st != ST_OK)
         return st;
     name_parts(l);
-    snprintf(redis_sockets, sizeof redis_sockets, "%.500s/redis", l->sockets);
-    if ((st = folder_make(l->log, 0750, why)) != ST_OK ||
-        (st = folder_make(l->run, 0700, why)) != ST_OK ||
-        (st = folder_make(l->journal, 0700, why)) != ST_OK ||
-        (st = make_for(&l->redis, l->redis_data, why)) != ST_OK ||
-        (st = make_for(&l->redis, redis_sockets, why)) != ST_OK ||
-        (st = make_for(&l->postgres, l->postgres_sockets, why)) != ST_OK)
-        return st;
-    link_home(l);
-    return ST_OK;
+    st = link_home(l, why);
+    return st == ST_OK ? make_folders(l, why) : st;
 }

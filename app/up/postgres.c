@@ -107,8 +107,11 @@ static enum status run_initdb(const struct postgres *p, const char *folder, stru
                                 "--locale=C",
                                 "--data-checksums",
                                 NULL};
-    struct process_spec spec = {
-        .name = "initdb", .argv = argv, .account = &l->postgres, .death_signal = SIGKILL};
+    struct process_spec spec = {.name = "initdb",
+                                .argv = argv,
+                                .account = &l->postgres,
+                                .cwd = folder,
+                                .death_signal = SIGKILL};
 
     snprintf(program, sizeof program, "%s/initdb", p->bin);
     snprintf(spec.log, sizeof spec.log, "%.600s/initdb.log", l->log);
@@ -119,18 +122,16 @@ static enum status run_initdb(const struct postgres *p, const char *folder, stru
  * from starting; that it is a stale one shows in the process's folder. */
 static void drop_stale_lock(const struct layout *l)
 {
-    char path[LAYOUT_PATH_MAX + 16], text[32], proc[32], cwd[LAYOUT_PATH_MAX];
-    ssize_t n;
+    char path[LAYOUT_PATH_MAX + 16], text[32], cwd[32];
+    struct stat its, ours;
 
     snprintf(path, sizeof path, "%s/postmaster.pid", l->postgres_data);
     if (file_read(path, text, sizeof text) != ST_OK)
         return;
-    snprintf(proc, sizeof proc, "/proc/%d/cwd", atoi(text));
-    n = readlink(proc, cwd, sizeof cwd - 1);
-    if (n < 0)
-        return;
-    cwd[n] = '\0';
-    if (strcmp(cwd, l->postgres_data) != 0)
+    snprintf(cwd, sizeof cwd, "/proc/%d/cwd", atoi(text));
+    if (stat(cwd, &its) == -1 || stat(l->postgres_data, &ours) == -1)
+        return; /* no such process: the server itself knows that case */
+    if (its.st_dev != ours.st_dev || its.st_ino != ours.st_ino)
         unlink(path);
 }
 

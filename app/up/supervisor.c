@@ -84,6 +84,8 @@ static void reap(struct supervisor *s, int64_t now_ms)
         if (delay_ms >= 0)
             supervisor_say(s, "%s ended (%s); starts again in %" PRId64 " ms", c->spec.name,
                            c->last, delay_ms);
+        else if (wait_status != 0)
+            supervisor_say(s, "%s did not stop well (%s)", c->spec.name, c->last);
     }
 }
 

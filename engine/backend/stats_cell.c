@@ -33,7 +33,8 @@ void stats_cell_disconnect(struct stats_cell *c)
     pthread_mutex_lock(&c->lock);
     c->n_connected--;
     if (c->n_connected == 0) {
-        c->last.running = c->last.waiting = c->last.pages_used = 0;
+        c->last.running = c->last.waiting = 0;
+        c->last.pages_used = c->last.pages_total = 0;
         c->last.last_step_age_ms = -1;
     }
     pthread_mutex_unlock(&c->lock);

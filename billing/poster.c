@@ -137,24 +137,9 @@ static enum status post_batch(struct poster *p, struct reason *why)
     return ST_OK;
 }
 
-/* Everything that is there to post, batch by batch, until `deadline_ms`. */
-static enum status post_rows(struct poster *p, int64_t deadline_ms, struct reason *why)
+static enum status refresh_prices(struct poster *p, struct reason *why)
 {
-    enum status s;
-
-    do {
-        if (p->n_rows == 0) {
-            s = row_source_take(journal_rows(p->journal), p->rows, BATCH_ROWS, &p->n_rows, why);
-            if (s != ST_OK || p->n_rows == 0)
-                return s;
-        }
-        s = post_batch(p, why);
-    } while (s == ST_OK && clock_mono_ms() < deadline_ms);
-    return s;
-}
-
-static enum status refresh_prices(struct poster *p, int64_t now_ms, struct reason *why)
-{
+    int64_t now_ms = clock_mono_ms();
     enum status s;
 
     if (now_ms < p->prices_due_ms)
@@ -162,6 +147,33 @@ static enum status refresh_prices(struct poster *p, int64_t now_ms, struct reaso
     s = prices_load(p->prices, p->pg, why);
     if (s == ST_OK)
         p->prices_due_ms = now_ms + PRICES_MS;
+    return s;
+}
+
+static bool is_past_deadline(struct poster *p)
+{
+    bool past;
+
+    pthread_mutex_lock(&p->lock);
+    past = p->stopping && clock_mono_ms() >= p->deadline_ms;
+    pthread_mutex_unlock(&p->lock);
+    return past;
+}
+
+/* Everything that is there to post, batch by batch; a long backlog keeps no price from being seen.
+ */
+static enum status post_rows(struct poster *p, struct reason *why)
+{
+    enum status s;
+
+    do {
+        s = refresh_prices(p, why);
+        if (s == ST_OK && p->n_rows == 0)
+            s = row_source_take(journal_rows(p->journal), p->rows, BATCH_ROWS, &p->n_rows, why);
+        if (s != ST_OK || p->n_rows == 0)
+            return s;
+        s = post_batch(p, why);
+    } while (s == ST_OK && !is_past_deadline(p));
     return s;
 }
 
@@ -194,13 +206,11 @@ static void note(struct poster *p, enum status s, const struct reason *why)
         log_warn(NULL, "billing.not_posting", "status=%s: %s", status_name(s), why->text);
 }
 
-static void work(struct poster *p, int64_t deadline_ms)
+static void work(struct poster *p)
 {
     struct reason why = {0};
-    enum status s = refresh_prices(p, clock_mono_ms(), &why);
+    enum status s = post_rows(p, &why);
 
-    if (s == ST_OK)
-        s = post_rows(p, deadline_ms, &why);
     note(p, s, &why);
     if (s == ST_OK)
         update_ready(p);
@@ -232,10 +242,10 @@ static void *run(void *arg)
     struct poster *p = arg;
 
     do
-        work(p, INT64_MAX);
+        work(p);
     while (wait_turn(p));
-    if (clock_mono_ms() < p->deadline_ms)
-        work(p, p->deadline_ms);
+    if (!is_past_deadline(p))
+        work(p);
     return NULL;
 }
 

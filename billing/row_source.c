@@ -167,9 +167,14 @@ static enum status read_rows(struct row_source *s, uint64_t up_to, struct usage_
 {
     struct journal_record rec;
     bool made, has_next;
-    enum status st = s->is_open ? refresh(s, &has_next, why) : open_first(s, why);
+    enum status st = s->is_open ? refresh(s, &has_next, why) : ST_NOT_FOUND;
 
-    while (st == ST_OK && *n < max && s->taken_seq < up_to) {
+    for (;;) {
+        /* Not open yet, or deleted since, because all its rows were posted. */
+        if (st == ST_NOT_FOUND)
+            st = open_first(s, why);
+        if (st != ST_OK || *n == max || s->taken_seq >= up_to)
+            break;
         if (journal_next(&s->view, &rec) != SCAN_RECORD) {
             st = advance(s, why);
             continue;

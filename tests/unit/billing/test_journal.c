@@ -415,6 +415,29 @@ static void rows_beyond_the_memory_come_from_the_disk_in_order(void **state)
     }
 }
 
+static void reading_from_the_disk_survives_the_deletion_of_segments(void **state)
+{
+    struct fixture *f = *state;
+    struct usage_row row;
+    struct reason why;
+    size_t n;
+
+    reopen(f, 8192, 2);
+    for (unsigned i = 0; i < 200; i++) {
+        assert_int_equal(admit(f, i), ST_OK);
+        assert_int_equal(finish(f, i), ST_OK);
+    }
+    for (unsigned i = 0; i < 200; i++) {
+        assert_int_equal(row_source_take(journal_rows(f->j), &row, 1, &n, &why), ST_OK);
+        assert_int_equal(n, 1);
+        assert_int_equal(row.final.output_tokens, i);
+        journal_posted(f->j, row.seq, 1);
+        /* An answer: the journal's thread has had its turn, and deleted what it could. */
+        assert_int_equal(admit(f, 1000 + i), ST_OK);
+    }
+    assert_true(segment_count(f->dir) <= 20);
+}
+
 static void posted_rows_are_not_given_out_again(void **state)
 {
     struct fixture *f = *state;
@@ -479,6 +502,7 @@ int main(void)
         TEST(posted_segments_go_though_a_request_stays_open),
         TEST(unposted_rows_keep_their_segments),
         TEST(rows_beyond_the_memory_come_from_the_disk_in_order),
+        TEST(reading_from_the_disk_survives_the_deletion_of_segments),
         TEST(posted_rows_are_not_given_out_again),
         TEST(a_request_that_was_open_is_interrupted_with_its_progress),
     };

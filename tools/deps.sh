@@ -84,19 +84,20 @@ missing_rows()
 
 policy=/usr/sbin/policy-rc.d
 kept=$policy.sluice-kept
+mark='# placed by tools/deps.sh while it installs'
 cluster=/etc/postgresql-common/createcluster.conf
 
 forbid_starts()
 {
-    # Left by a run that was killed: what stands there now is ours.
-    if [ -e "$policy" ] && [ ! -e "$kept" ]; then mv "$policy" "$kept"; fi
-    printf '#!/bin/sh\nexit 101\n' > "$policy"
+    # One of ours was left by a run that was killed.
+    if [ -e "$policy" ] && ! grep -qxF "$mark" "$policy"; then mv "$policy" "$kept"; fi
+    printf '#!/bin/sh\n%s\nexit 101\n' "$mark" > "$policy"
     chmod 755 "$policy"
 }
 
 allow_starts()
 {
-    rm -f "$policy"
+    if grep -qxsF "$mark" "$policy"; then rm -f "$policy"; fi
     if [ -e "$kept" ]; then mv "$kept" "$policy"; fi
 }
 
@@ -149,7 +150,7 @@ install_rows()
 {
     names=$(echo "$1" | cut -d'|' -f2)
     before=$(mktemp)
-    trap 'allow_starts; rm -f "$before"' EXIT
+    trap 'allow_starts; rm -f "$before" "$before.log"' EXIT
     trap 'exit 130' INT TERM HUP
     apt-get update -qq || die "the package lists can't be fetched: is there a network?"
     add_h2o_source
@@ -160,10 +161,8 @@ install_rows()
     DEBIAN_FRONTEND=noninteractive UCF_FORCE_CONFFOLD=1 apt-get install -y -qq --no-install-recommends \
         -o Dpkg::Use-Pty=0 -o Dpkg::Options::=--force-confold $names > "$before.log" 2>&1 || {
         tail -n 20 "$before.log" >&2
-        rm -f "$before.log"
         die "the packages could not be installed"
     }
-    rm -f "$before.log"
     disable_new "$before"
 }
 

@@ -80,9 +80,13 @@ fetch()
 
 mkdir -p "$cache" || die "$cache can't be made"
 if ! is_good; then
-    # Two starts at a time: the second waits and finds the file.
     exec 9> "$cache/lock"
-    flock 9
-    is_good || fetch
+    if flock -n 9; then
+        fetch
+    else
+        say "another start fetches it: waiting"
+        flock 9
+        is_good || fetch
+    fi
 fi
 echo "$model"

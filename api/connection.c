@@ -11,7 +11,10 @@
 /* An agent that cancels much drops tens of requests in a window; the rapid-reset attack drops tens
  * of thousands in a second. */
 #define UNFINISHED_MAX 500
-#define WINDOW_MS      10000
+/* Requests of any kind in a window: what is answered at once (health, a bad key) can be flooded
+ * too, and a reset that overtakes such an answer isn't seen. */
+#define HANDLED_MAX 50000
+#define WINDOW_MS   10000
 
 static void on_socket_close(void *data)
 {
@@ -62,27 +65,38 @@ struct connection *connection_of(h2o_req_t *http)
     return http->conn->callbacks->get_socket(http->conn)->on_close.data;
 }
 
+static void turn_window(struct connection *c)
+{
+    int64_t now_ms = loop_now_ms(&c->loop->loop.super);
+
+    if (now_ms - c->window_ms <= WINDOW_MS)
+        return;
+    c->window_ms = now_ms;
+    c->handled = 0;
+    c->unfinished = 0;
+}
+
 bool connection_enter(struct connection *c)
 {
     if (c->shut)
         return false;
-    c->handled++;
-    c->bytes_handled = c->sock->bytes_read;
+    turn_window(c);
+    if (++c->handled > HANDLED_MAX) {
+        connection_shut(c, "too many requests");
+        return false;
+    }
+    c->bytes_seen = c->sock->bytes_read;
+    c->bytes_unhandled = 0;
     c->live++;
     return true;
 }
 
 void connection_leave(struct connection *c, bool finished)
 {
-    int64_t now_ms = loop_now_ms(&c->loop->loop.super);
-
     c->live--;
     if (finished)
         return;
-    if (now_ms - c->window_ms > WINDOW_MS) {
-        c->window_ms = now_ms;
-        c->unfinished = 0;
-    }
+    turn_window(c);
     if (++c->unfinished > UNFINISHED_MAX)
         connection_shut(c, "too many requests dropped before their answer");
 }
@@ -93,7 +107,7 @@ void connection_shut(struct connection *c, const char *why)
         return;
     c->shut = true;
     metrics_add(&c->loop->metrics, METRIC_CONNECTIONS_SHUT, 1);
-    log_warn(NULL, "connection.shut", "%s (handled %llu)", why, (unsigned long long)c->handled);
+    log_warn(NULL, "connection.shut", "%s (%u handled lately)", why, c->handled);
     /* Not h2o_socket_close: this may run inside H2O's own parsing of this connection. */
     shutdown(h2o_socket_get_fd(c->sock), SHUT_RDWR);
 }
@@ -119,9 +133,15 @@ void connection_sample(struct api_loop *l)
 {
     size_t max_bytes = l->api->cfg.buffered_max_bytes + H2O_ENTITY_MAX_BYTES;
 
-    for (struct connection *c = l->connections; c != NULL; c = c->next)
-        if (c->sock->bytes_read - c->bytes_handled > max_bytes)
+    for (struct connection *c = l->connections; c != NULL; c = c->next) {
+        size_t read = c->sock->bytes_read;
+
+        /* H2O sets its counter back when it goes over to the next request. */
+        c->bytes_unhandled += read >= c->bytes_seen ? read - c->bytes_seen : read;
+        c->bytes_seen = read;
+        if (c->bytes_unhandled > max_bytes)
             connection_shut(c, "too many bytes that never became a request");
+    }
 }
 
 void connection_shut_all(struct api_loop *l, bool all)

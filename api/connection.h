@@ -12,20 +12,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct api_loop;
+#include "api/routes.h"
 
-enum listener_kind { LISTENER_MAIN = 1, LISTENER_TLS = 2, LISTENER_ADMIN = 4 };
+struct api_loop;
 
 struct connection {
     struct api_loop *loop;
     h2o_socket_t *sock;
     enum listener_kind kind;
-    bool shut;            /* we gave it up: nothing more is done for it */
-    unsigned live;        /* requests in hand */
-    unsigned unfinished;  /* requests dropped before their answer, in this window */
-    int64_t window_ms;    /* when the window began */
-    uint64_t handled;     /* requests that reached our handler */
-    size_t bytes_handled; /* the socket's bytes_read when the last one did */
+    bool shut;              /* we gave it up: nothing more is done for it */
+    unsigned live;          /* requests in hand */
+    unsigned unfinished;    /* requests dropped before their answer, in this window */
+    int64_t window_ms;      /* when the window began */
+    unsigned handled;       /* requests that reached our handler, in this window */
+    size_t bytes_seen;      /* the socket's bytes_read at the last look */
+    size_t bytes_unhandled; /* read since the last request that reached a handler */
     struct connection *prev, *next;
 };
 

@@ -153,6 +153,9 @@ static void close_parts(struct api_loop *l)
     loop_timer_stop(&l->loop.super, &l->tick);
     quota_close(l->quota);
     redis_close(l->redis);
+    /* The second GOAWAY of a graceful shutdown waits for its second; H2O's dispose would assert. */
+    if (h2o_timeout_is_linked(&l->ctx.http2._graceful_shutdown_timeout))
+        h2o_timeout_unlink(&l->ctx.http2._graceful_shutdown_timeout);
     h2o_context_dispose(&l->ctx);
     h2o_loop_dispose(&l->loop);
     free(l->polled);

@@ -61,8 +61,10 @@ static void note_gone(struct request *r)
 static void on_http_dispose(void *p)
 {
     struct request *r = ((struct http_hook *)p)->request;
-    /* The pool dies with the request, whose fields can still be read here. */
-    bool finished = r->http->timestamps.response_end_at.tv_sec != 0;
+    /* The pool dies with the request, whose fields can still be read here. H2O notes when the head
+     * of the answer goes out (the end's time is set by a reset, too): an answer that we gave at
+     * once but that a reset overtook is unfinished. */
+    bool finished = r->answered && r->http->timestamps.response_start_at.tv_sec != 0;
 
     r->loop->buffered_bytes -= r->body_bytes;
     connection_leave(r->conn, finished);

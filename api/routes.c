@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/params.h"
+#include "auth/auth.h"
 #include "base/size.h"
 
 enum { PUBLIC = LISTENER_MAIN | LISTENER_TLS, ALL = PUBLIC | LISTENER_ADMIN };

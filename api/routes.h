@@ -1,4 +1,4 @@
-/* The table of endpoints. */
+/* The table of endpoints. Knows no H2O. */
 #ifndef API_ROUTES_H
 #define API_ROUTES_H
 
@@ -6,7 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "api/request.h"
+#include "api/errors.h"
+
+struct handler; /* request.h */
+
+/* Bits: which listeners a route is on. */
+enum listener_kind { LISTENER_MAIN = 1, LISTENER_TLS = 2, LISTENER_ADMIN = 4 };
 
 struct route {
     const char *method, *path;

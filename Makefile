@@ -22,6 +22,10 @@ export DIR MODEL PORT TLS_PORT ADMIN_PORT DEPS
 
 MAKEFLAGS += -j$(shell nproc) --no-print-directory
 
+# The demo model, where tools/fetch_model.sh keeps it; the tests that need a real model read this.
+export SLUICE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sluice
+export SLUICE_TEST_MODEL ?= $(SLUICE_CACHE)/SmolLM2-135M-Instruct.Q4_1.gguf
+
 comma := ,
 FLAVOUR := $(if $(SAN),$(subst $(comma),-,$(SAN)),release)
 B := build/$(FLAVOUR)

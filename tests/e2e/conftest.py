@@ -1,7 +1,7 @@
 """The real thing for end-to-end tests: `sluice up` with its own PostgreSQL, Redis, engine and gateway.
 
-SLUICE_BIN    the binary under test (default build/release/sluice)
-SLUICE_MODEL  the model file (default: the demo model in the shared cache)
+SLUICE_BIN         the binary under test (default build/release/sluice)
+SLUICE_TEST_MODEL  the model file (default: the demo model in the shared cache)
 """
 
 import json
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(os.environ.get("SLUICE_BIN", ROOT / "build/release/sluice")).resolve()
 CACHE = Path(os.environ.get("SLUICE_CACHE")
              or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sluice")
-MODEL = Path(os.environ.get("SLUICE_MODEL", CACHE / "SmolLM2-135M-Instruct.Q4_1.gguf"))
+MODEL = Path(os.environ.get("SLUICE_TEST_MODEL", CACHE / "SmolLM2-135M-Instruct.Q4_1.gguf"))
 MODEL_ID = "smollm2-135m-instruct"
 SANITIZED = "release" not in BIN.parts
 # Sanitized builds compute several times slower: every wait is scaled by this.

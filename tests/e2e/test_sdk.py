@@ -18,7 +18,7 @@ def client(request, stack):
     verify = True
     if request.param.startswith("tls"):
         base = f"https://localhost:{stack.tls_port}"
-        verify = ssl.create_default_context(cafile=str(stack.dir / "tls/cert.pem"))
+        verify = ssl.create_default_context(cafile=str(stack.dir / "tls.crt"))
     http = httpx2.Client(http1=not h2, http2=h2, verify=verify, timeout=120 * SLOW)
     http.event_hooks["response"] = [lambda r: seen.append(r.http_version)]
     seen = []

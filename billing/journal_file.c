@@ -267,3 +267,22 @@ enum status journal_segment_load(int dir_fd, uint64_t number, size_t from, size_
     close(fd);
     return s;
 }
+
+enum status journal_segment_head(int dir_fd, uint64_t number, struct journal_head *out,
+                                 struct reason *why)
+{
+    struct journal_view v;
+    struct buf data;
+    enum status s;
+
+    buf_init(&data);
+    s = journal_segment_load(dir_fd, number, 0, JOURNAL_HEAD_BYTES, &data, why);
+    if (s == ST_OK && journal_view_init(&v, data.data, data.len) != ST_OK)
+        s = fail(why, ST_CORRUPT,
+                 "journal segment %016" PRIx64 ".seg is damaged at offset 0: no valid head",
+                 number);
+    if (s == ST_OK)
+        *out = v.head;
+    buf_dispose(&data);
+    return s;
+}

@@ -1,7 +1,7 @@
 /* The journal's folder: its lock, its segments (NUMBER.seg, 16 hex digits) and the few file
  * operations on them. A segment appears under its name only when its whole first content is
  * durable, so a file of that name always has a head. Belongs to the journal's thread, but for
- * journal_segment_load and journal_segment_exists (any thread). */
+ * journal_segment_load, _head and _exists (any thread). */
 #ifndef BILLING_JOURNAL_FILE_H
 #define BILLING_JOURNAL_FILE_H
 
@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/status.h"
+#include "billing/journal_format.h"
 
 /* What may fail, behind pointers so that tests make it fail. */
 struct journal_io {
@@ -53,5 +54,8 @@ bool journal_segment_exists(int dir_fd, uint64_t number);
 /* Appends what the segment holds from offset `from` on, at most max_bytes (0: all). */
 MUST_CHECK enum status journal_segment_load(int dir_fd, uint64_t number, size_t from,
                                             size_t max_bytes, struct buf *out, struct reason *why);
+/* Its head; ST_CORRUPT, with its name, when there is no valid one. */
+MUST_CHECK enum status journal_segment_head(int dir_fd, uint64_t number, struct journal_head *out,
+                                            struct reason *why);
 
 #endif

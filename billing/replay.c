@@ -118,29 +118,12 @@ static enum status end_last(struct replay *r, const struct journal_view *v, bool
     return ST_OK;
 }
 
-static enum status load_head(const struct journal_dir *d, uint64_t number, struct journal_head *out,
-                             struct reason *why)
-{
-    struct journal_view v;
-    struct buf data;
-    enum status s;
-
-    buf_init(&data);
-    s = journal_segment_load(d->fd, number, 0, JOURNAL_HEAD_BYTES, &data, why);
-    if (s == ST_OK && journal_view_init(&v, data.data, data.len) != ST_OK)
-        s = corrupt(why, number, 0, "no valid head");
-    if (s == ST_OK)
-        *out = v.head;
-    buf_dispose(&data);
-    return s;
-}
-
 /* A segment with a successor: exactly the bytes and the sequence that the successor names. */
 static enum status read_inner(struct replay *r, struct journal_view *v, struct replay_segment *seg,
                               const struct journal_head *next, struct finals *finals,
                               struct reason *why)
 {
-    bool damaged;
+    bool damaged = false;
     enum status s;
 
     if (next->prev_end > v->len)
@@ -164,7 +147,7 @@ static enum status read_segment(struct replay *r, const struct journal_dir *d, s
     struct replay_segment *seg = &r->segments[i];
     struct journal_head next;
     struct journal_view v;
-    bool damaged;
+    bool damaged = false;
     struct buf data;
     enum status s;
 
@@ -182,7 +165,7 @@ static enum status read_segment(struct replay *r, const struct journal_dir *d, s
         goto out;
     }
     if (i + 1 < r->n_segments) {
-        s = load_head(d, seg[1].number, &next, why);
+        s = journal_segment_head(d->fd, seg[1].number, &next, why);
         if (s == ST_OK)
             s = read_inner(r, &v, seg, &next, finals, why);
     } else {

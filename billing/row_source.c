@@ -49,23 +49,6 @@ void row_source_push(struct row_source *s, const struct usage_row *row)
 
 /* ---- reading the journal again ---- */
 
-static enum status read_head(const struct row_source *s, uint64_t number, struct journal_head *out,
-                             struct reason *why)
-{
-    struct journal_view v;
-    struct buf data;
-    enum status st;
-
-    buf_init(&data);
-    st = journal_segment_load(s->dir->fd, number, 0, JOURNAL_HEAD_BYTES, &data, why);
-    if (st == ST_OK && journal_view_init(&v, data.data, data.len) != ST_OK)
-        st = fail(why, ST_CORRUPT, "journal segment %016" PRIx64 ".seg: no valid head", number);
-    if (st == ST_OK)
-        *out = v.head;
-    buf_dispose(&data);
-    return st;
-}
-
 /* Takes in what was written since. *has_next: another segment follows, so this one is complete and
  * ends where that one's head says. */
 static enum status refresh(struct row_source *s, bool *has_next, struct reason *why)
@@ -76,7 +59,7 @@ static enum status refresh(struct row_source *s, bool *has_next, struct reason *
 
     st = journal_segment_load(s->dir->fd, s->number, s->data.len, 0, &s->data, why);
     if (st == ST_OK && found)
-        st = read_head(s, s->number + 1, &next, why);
+        st = journal_segment_head(s->dir->fd, s->number + 1, &next, why);
     if (st != ST_OK)
         return st;
     s->view.data = (const uint8_t *)s->data.data;
@@ -116,7 +99,7 @@ static enum status open_first(struct row_source *s, struct reason *why)
         st = fail(why, ST_CORRUPT, "the journal has no segment");
     chosen = st == ST_OK ? numbers[0] : 0;
     for (size_t i = 1; st == ST_OK && i < n; i++) {
-        st = read_head(s, numbers[i], &head, why);
+        st = journal_segment_head(s->dir->fd, numbers[i], &head, why);
         if (st != ST_OK || head.first_seq > s->taken_seq + 1)
             break;
         chosen = numbers[i];

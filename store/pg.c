@@ -248,14 +248,14 @@ static bool wait_result(struct pg *p, int64_t deadline_ms)
 {
     for (;;) {
         int unsent = PQflush(p->conn);
-        int64_t left_ms = deadline_ms - clock_mono_ms();
+        int64_t left_ms = int64_max(0, deadline_ms - clock_mono_ms());
 
         if (unsent == -1)
             return true; /* PQgetResult says what went wrong */
         if (unsent == 0 && !PQisBusy(p->conn))
             return true;
-        if (left_ms <= 0 ||
-            wait_for(PQsocket(p->conn), unsent == 0 ? POLLIN : POLLIN | POLLOUT, left_ms) == 0)
+        /* Past the deadline, too, what has already arrived counts. */
+        if (wait_for(PQsocket(p->conn), unsent == 0 ? POLLIN : POLLIN | POLLOUT, left_ms) == 0)
             return false;
         if (PQconsumeInput(p->conn) == 0)
             return true;

@@ -121,6 +121,7 @@ disable_new()
         name=${link##*/}
         case $link in
         /etc/systemd/system/*.wants/*) deb-systemd-helper disable "$name" >/dev/null 2>&1 || rm -f "$link" ;;
+        /etc/systemd/system/*) rm -f "$link" ;; # an alias
         /etc/rc?.d/S[0-9][0-9]*) update-rc.d "${name#S[0-9][0-9]}" disable >/dev/null 2>&1 || rm -f "$link" ;;
         esac
     done

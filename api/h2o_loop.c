@@ -134,8 +134,9 @@ static void on_receive(h2o_multithread_receiver_t *receiver, h2o_linklist_t *mes
     struct h2o_loop *l = CONTAINER_OF(receiver, struct h2o_loop, receiver);
     struct loop_message *m;
 
-    while (!h2o_linklist_is_empty(messages))
-        h2o_linklist_unlink(messages->next);
+    (void)messages; /* the wake alone */
+    if (h2o_linklist_is_linked(&l->wake.link))
+        h2o_linklist_unlink(&l->wake.link);
     pthread_mutex_lock(&l->mutex);
     m = l->inbox_head;
     l->inbox_head = NULL;

@@ -168,7 +168,7 @@ static bool parse_name(json_t *message, size_t i, json_t *to, struct api_error *
 static bool parse_message(json_t *message, size_t i, json_t *list, struct api_error *e)
 {
     char path[PATH_BYTES];
-    const char *role = NULL;
+    const char *role = "";
     json_t *content, *made;
 
     snprintf(path, sizeof path, "messages[%zu]", i);

@@ -2,7 +2,6 @@
 
 #include <openssl/sha.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/id.h"
 #include "base/json.h"
@@ -12,13 +11,13 @@
 void shape_fingerprint(const struct engine_stats *s, const char *revision,
                        char out[FINGERPRINT_BYTES])
 {
-    char text[320];
+    char text[320], hex[2 * FINGERPRINT_HASH_BYTES + 1];
     uint8_t hash[SHA256_DIGEST_LENGTH];
     int len = snprintf(text, sizeof text, "%s\n%s\n%s", s->device, s->build, revision);
 
     SHA256((const uint8_t *)text, (size_t)len < sizeof text ? (size_t)len : sizeof text - 1, hash);
-    memcpy(out, "fp_", 3);
-    hex_encode(hash, FINGERPRINT_HASH_BYTES, out + 3);
+    hex_encode(hash, FINGERPRINT_HASH_BYTES, hex);
+    snprintf(out, FINGERPRINT_BYTES, "fp_%s", hex);
 }
 
 const char *shape_finish_name(enum engine_finish finish)

@@ -1,5 +1,6 @@
 #include "api/timer_wheel.h"
 
+#include <assert.h>
 #include <stddef.h>
 
 static void list_init(struct loop_timer *anchor)
@@ -81,9 +82,11 @@ static int64_t find_earliest(const struct timer_wheel *w)
     for (int64_t i = 0; i < WHEEL_SLOTS; i++) {
         const struct loop_timer *slot = &w->slots[(first + i) % WHEEL_SLOTS];
 
-        for (const struct loop_timer *t = slot->next; t != slot; t = t->next)
+        for (const struct loop_timer *t = slot->next; t != slot; t = t->next) {
+            assert(t != NULL); /* the lists are rings */
             if (t->due_ms < earliest)
                 earliest = t->due_ms;
+        }
         if (earliest < (first + i + 1) * WHEEL_SLOT_MS)
             return earliest;
     }

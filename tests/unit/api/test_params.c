@@ -258,7 +258,7 @@ static void nesting_of_200_levels_is_refused(void **state)
     (void)state;
     memset(body + at, '[', 200);
     memset(body + at + 200, ']', 200);
-    strcpy(body + at + 400, "}");
+    memcpy(body + at + 400, "}", 2);
     assert_false(params_parse(ENDPOINT_CHAT, body, strlen(body), &p, &e));
     assert_int_equal(e.kind, ERROR_MALFORMED);
 }

@@ -1,6 +1,7 @@
 #include "engine/core/engine_process.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "engine/core/kv_plan.h"
@@ -77,12 +78,25 @@ static enum status open_scheduler(struct engine_process *p)
     return stepper_init(&p->stepper, p->scheduler, p->device, cfg.max_sequences);
 }
 
-static enum status open_all(struct engine_process *p, struct reason *why)
+/* Parsers say what is wrong where in the file, not in which file. */
+static enum status open_file(struct engine_process *p, struct reason *why)
 {
-    enum status s = model_open(p->cfg.model_path, &p->model, why);
+    struct reason detail = {0};
+    enum status s = model_open(p->cfg.model_path, &p->model, &detail);
 
     if (s == ST_OK)
-        s = tokenizer_new(p->model->gguf, &p->tokenizer, why);
+        s = tokenizer_new(p->model->gguf, &p->tokenizer, &detail);
+    if (s == ST_OK)
+        return ST_OK;
+    if (strstr(detail.text, p->cfg.model_path) != NULL)
+        return fail(why, s, "%s", detail.text);
+    return fail(why, s, "the model %s: %.200s", p->cfg.model_path, detail.text);
+}
+
+static enum status open_all(struct engine_process *p, struct reason *why)
+{
+    enum status s = open_file(p, why);
+
     if (s == ST_OK && tokenizer_n_vocab(p->tokenizer) > p->model->shape.n_vocab)
         s = fail(why, ST_CORRUPT, "the vocabulary has %u tokens, the weights only %u",
                  tokenizer_n_vocab(p->tokenizer), p->model->shape.n_vocab);

@@ -5,10 +5,9 @@
 uint32_t sequence_rows_left(const struct sequence *s)
 {
     uint32_t n = s->n_tokens + s->n_pending;
-    bool is_sampling = n > s->n_prompt;
 
     /* The token that completes max_tokens or the context is sampled but never computed. */
-    if (is_sampling && (n - s->n_prompt >= s->max_tokens || n >= s->limit))
+    if (n > s->n_prompt && n >= s->limit)
         return 0;
     return n - s->n_computed;
 }

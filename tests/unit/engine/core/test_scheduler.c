@@ -334,24 +334,35 @@ static void test_preemption_changes_no_output_and_counts_nothing_twice(void **st
     under_page_pressure(2);
 }
 
-static void test_the_oldest_gets_a_row_in_every_step(void **state)
+/* Steps until the first of nine sequences, which need many times the pages there are, is done. */
+static uint32_t turns_of_the_oldest(uint32_t depth)
 {
     struct scheduler_config cfg = roomy;
     struct job *oldest;
     struct rig r;
     uint32_t turns = 0;
 
-    (void)state;
     cfg.n_pages = 5;
+    cfg.depth = depth;
     rig_open(&r, &cfg);
     oldest = submit(&r, 16, 60, 1);
     for (int i = 0; i < 8; i++)
         submit(&r, 20, 50, (uint64_t)i);
     for (; oldest->n_ends == 0; turns++)
         assert_true(stepper_turn(&r.stepper));
-    assert_int_equal(turns, 16 / 8 + 60 - 1);
     run_all(&r);
     rig_close(&r);
+    return turns;
+}
+
+static void test_the_oldest_gets_a_row_in_every_step(void **state)
+{
+    uint32_t alone = 16 / 8 + 60 - 1;
+
+    (void)state;
+    assert_int_equal(turns_of_the_oldest(1), alone);
+    /* With two in flight a preemption costs it the step that has to drain. */
+    assert_in_range(turns_of_the_oldest(2), alone, alone + 8);
 }
 
 static void test_two_steps_in_flight_name_tokens_by_ticket(void **state)
@@ -459,7 +470,8 @@ static void test_a_held_sequence_blocks_nobody(void **state)
     held[0]->sequence.held = held[1]->sequence.held = true;
     other = submit(&r, 40, 40, 2);
     run_all(&r);
-    assert_int_equal(other->status, ST_OK);
+    assert_int_equal(other->n_ends, 1);
+    assert_int_equal(other->n_output, 40);
     assert_int_equal(held[0]->n_ends + held[1]->n_ends, 0);
     held[0]->sequence.held = held[1]->sequence.held = false;
     run_all(&r);

@@ -24,8 +24,8 @@ static bool is_cased(uint32_t cp)
 
 #define EXPANSION_MAX 4
 
-/* Characters whose mapping is longer than one (U+00DF to "SS") have no simple one; their full case
- * folding, mapped, is it. Returns the number of code points written. */
+/* Characters whose mapping is longer than one have no simple one; their full case folding, mapped,
+ * is it. Returns the number of code points written. */
 static int expand(uint32_t cp, utf8proc_int32_t out[EXPANSION_MAX])
 {
     utf8proc_ssize_t n =
@@ -38,7 +38,9 @@ static void add_upper(struct jtext *t, uint32_t cp, bool origin, bool title)
 {
     utf8proc_int32_t full[EXPANSION_MAX], c = (utf8proc_int32_t)cp;
     utf8proc_int32_t up = title ? utf8proc_totitle(c) : utf8proc_toupper(c);
-    int n = up == c && category(cp) == UTF8PROC_CATEGORY_LL ? expand(cp, full) : 0;
+    /* Sharp s has a simple capital in newer tables, but its mapping stays "SS". */
+    bool is_long = (up == c && category(cp) == UTF8PROC_CATEGORY_LL) || cp == 0xDF;
+    int n = is_long ? expand(cp, full) : 0;
 
     if (n == 0)
         jt_add_cp(t, (uint32_t)up, origin);

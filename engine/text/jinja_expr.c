@@ -411,12 +411,32 @@ static void check_inner_name(struct parser *p, const struct expr *e)
         parser_refuse(p, "test", name);
 }
 
+/* Names of filters and tests may have dots; none of ours has, so such a name is refused whole. */
+static const char *dotted_name(struct parser *p)
+{
+    const char *name = parser_name(p);
+
+    while (parser_skip(p, TOK_DOT)) {
+        const char *more = parser_name(p);
+        size_t n = strlen(name), m = strlen(more);
+        char *both = parser_alloc(p, n + m + 2, 1);
+
+        if (both == NULL)
+            break;
+        memcpy(both, name, n);
+        both[n] = '.';
+        memcpy(both + n + 1, more, m);
+        name = both;
+    }
+    return name;
+}
+
 struct expr *parse_filters(struct parser *p, struct expr *input)
 {
     do {
         struct expr *e = node(p, EXPR_FILTER, input, NULL);
 
-        e->name = parser_name(p);
+        e->name = dotted_name(p);
         e->func = jinja_filter(e->name);
         if (e->func == NULL)
             parser_refuse(p, "filter", e->name);
@@ -454,7 +474,7 @@ static struct expr *parse_test(struct parser *p, struct expr *input)
 
     parser_advance(p);
     negated = parser_skip_name(p, "not");
-    e->name = parser_name(p);
+    e->name = dotted_name(p);
     e->func = jinja_test(e->name);
     if (e->func == NULL)
         parser_refuse(p, "test", e->name);

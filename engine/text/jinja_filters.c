@@ -150,8 +150,10 @@ static struct jval filter_abs(struct jinja *j, struct jval self, const struct jv
 #define NUMBER_TEXT_MAX 400
 
 /* The text of a number without white space around it and single underscores inside; "" if it can't
- * be one. */
-static void number_text(struct jinja *j, const struct jstr *s, char out[NUMBER_TEXT_MAX])
+ * be one. What C's functions would take beyond Python's (hexadecimal floats, "nan(...)") goes too.
+ */
+static void number_text(struct jinja *j, const struct jstr *s, const char *refused,
+                        char out[NUMBER_TEXT_MAX])
 {
     size_t n = 0;
 
@@ -161,7 +163,7 @@ static void number_text(struct jinja *j, const struct jstr *s, char out[NUMBER_T
 
         if (s->data[i] == '_' && between)
             continue;
-        if (s->data[i] == '\0' || s->data[i] == '_' || strchr("xXpP(", s->data[i]) != NULL) {
+        if (s->data[i] == '\0' || strchr(refused, s->data[i]) != NULL) {
             n = 0;
             break;
         }
@@ -174,27 +176,51 @@ static bool text_to_float(struct jinja *j, const struct jstr *s, double *out)
 {
     char text[NUMBER_TEXT_MAX], *end;
 
-    number_text(j, s, text);
+    number_text(j, s, "_xXpP( \t\n\v\f\r", text);
     *out = strtod(text, &end);
-    return text[0] != '\0' && *end == '\0' && strchr(" \t\n\v\f\r", text[0]) == NULL;
+    return text[0] != '\0' && *end == '\0';
 }
 
+static struct jval big_integer(struct jinja *j)
+{
+    jinja_raise(j, "an integer does not fit 64 bits");
+    return jv_none();
+}
+
+/* int(text, base), with the prefix that belongs to the base; false: not a number. */
 static bool text_to_int(struct jinja *j, const struct jstr *s, int base, int64_t *out)
 {
-    char text[NUMBER_TEXT_MAX], *end;
+    char text[NUMBER_TEXT_MAX], *digits = text, *end;
+    char prefix = base == 16 ? 'x' : base == 8 ? 'o' : base == 2 ? 'b' : '0';
+    bool negative;
 
-    number_text(j, s, text);
+    number_text(j, s, "_ \t\n\v\f\r", text);
+    negative = *digits == '-';
+    if (*digits == '-' || *digits == '+')
+        digits++;
+    if (base != 10 && digits[0] == '0' && (digits[1] | 0x20) == prefix)
+        digits += 2;
+    if (*digits == '-' || *digits == '+' || *digits == '\0')
+        return false;
+    *(digits - (negative ? 1 : 0)) = negative ? '-' : *digits;
     errno = 0;
-    *out = strtoll(text, &end, base);
-    return text[0] != '\0' && *end == '\0' && errno == 0 && strchr(" \t\n\v\f\r", text[0]) == NULL;
+    *out = strtoll(digits - (negative ? 1 : 0), &end, base);
+    if (*end == '\0' && errno == ERANGE)
+        big_integer(j);
+    return *end == '\0';
 }
 
-static bool float_to_int(double f, int64_t *out)
+/* int(f); false: infinite or not a number. */
+static bool float_to_int(struct jinja *j, double f, int64_t *out)
 {
-    /* 2^63 as a double: the first one that does not fit. */
-    if (isnan(f) || f >= 9223372036854775808.0 || f < -9223372036854775808.0)
+    if (isnan(f) || isinf(f))
         return false;
-    *out = (int64_t)f;
+    *out = 0;
+    /* 2^63 as a double: the first one that does not fit. */
+    if (f >= 9223372036854775808.0 || f < -9223372036854775808.0)
+        big_integer(j);
+    else
+        *out = (int64_t)f;
     return true;
 }
 
@@ -210,11 +236,13 @@ static struct jval filter_int(struct jinja *j, struct jval self, const struct jv
     }
     if (jv_is_integral(self))
         return jv_int(jv_as_int(self));
-    if (self.type == JT_FLOAT && float_to_int(self.f, &i))
+    if (self.type == JT_FLOAT && isinf(self.f))
+        return big_integer(j);
+    if (self.type == JT_FLOAT && float_to_int(j, self.f, &i))
         return jv_int(i);
     if (self.type == JT_STRING && text_to_int(j, self.s, base, &i))
         return jv_int(i);
-    if (self.type == JT_STRING && text_to_float(j, self.s, &f) && float_to_int(f, &i))
+    if (self.type == JT_STRING && text_to_float(j, self.s, &f) && float_to_int(j, f, &i))
         return jv_int(i);
     return a[0].type == JT_MISSING ? jv_int(0) : a[0];
 }

@@ -113,6 +113,8 @@ static void repr_string(struct jtext *t, const struct jstr *s)
     bool both = single && memchr(s->data, '"', s->len) != NULL;
     char quote = single && !both ? '"' : '\'';
 
+    if (s->markup)
+        put(t, "Markup(");
     jt_add(t, &quote, 1, false);
     for (size_t pos = 0; pos < s->len && jinja_charge(t->j, pos % 16 == 0);) {
         uint32_t cp = 0;
@@ -121,6 +123,8 @@ static void repr_string(struct jtext *t, const struct jstr *s)
         repr_char(t, cp, quote);
     }
     jt_add(t, &quote, 1, false);
+    if (s->markup)
+        put(t, ")");
 }
 
 static void repr_range(struct jtext *t, const struct jseq *s)
@@ -190,6 +194,14 @@ static void repr_number(struct jtext *t, struct jval v)
     put(t, text);
 }
 
+static void repr_loop(struct jtext *t, const struct jloop *loop)
+{
+    char text[64];
+
+    snprintf(text, sizeof text, "<LoopContext %zu/%zu>", loop->i + 1, loop->n);
+    put(t, text);
+}
+
 static void repr_any(struct jtext *t, struct jval v)
 {
     switch (v.type) {
@@ -216,6 +228,9 @@ static void repr_any(struct jtext *t, struct jval v)
         put(t, "<Namespace ");
         repr_dict(t, v.dict);
         put(t, ">");
+        break;
+    case JT_LOOP:
+        repr_loop(t, v.loop);
         break;
     case JT_MACRO:
         put(t, "<Macro '");

@@ -108,13 +108,8 @@ static void split_words(struct jinja *j, struct jseq *out, const struct jstr *s,
     size_t pos = skip_space(s, 0);
 
     for (; pos < s->len && j->status == ST_OK; max--) {
-        size_t end = max == 0 ? s->len : skip_word(s, pos);
+        size_t end = max == 0 ? s->len : skip_word(s, pos); /* the rest stays as it is */
 
-        if (max == 0) {
-            jv_seq_push(j, out,
-                        jv_str(jinja_strip(j, js_slice(j, s, pos, end), NULL, STRIP_RIGHT)));
-            return;
-        }
         push_slice(j, out, s, pos, end);
         pos = skip_space(s, end);
     }
@@ -177,12 +172,8 @@ static void rsplit_words(struct jinja *j, struct jseq *out, const struct jstr *s
     for (; s->len != 0 && j->status == ST_OK; max--) {
         size_t from = word_start(s, s->len);
 
-        if (max == 0) {
-            s = jinja_strip(j, s, NULL, STRIP_LEFT);
-            if (s->len != 0)
-                jv_seq_push(j, out, jv_str(s));
-            break;
-        }
+        if (max == 0)
+            from = 0;
         push_slice(j, out, s, from, s->len);
         s = jinja_strip(j, js_slice(j, s, 0, from), NULL, STRIP_RIGHT);
     }

@@ -91,15 +91,15 @@ const struct jstr *js_slice(struct jinja *j, const struct jstr *s, size_t from, 
 
 /* A chain of `text = text ~ piece` must not copy the whole text each time: the result of a concat
  * keeps the buffer it was built in, and the next concat on it appends there. The older string still
- * sees its own length of the same bytes. */
+ * sees its own length of the same bytes. The result is never markup. */
 const struct jstr *js_concat(struct jinja *j, const struct jstr *a, const struct jstr *b)
 {
     struct jtext *t = a->tail;
     struct jstr out;
 
-    if (b->len == 0)
+    if (b->len == 0 && !a->markup)
         return a;
-    if (a->len == 0)
+    if (a->len == 0 && !b->markup)
         return b;
     if (t == NULL || t->len != a->len) {
         t = jinja_alloc(j, 1, sizeof *t);

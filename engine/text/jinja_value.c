@@ -351,6 +351,15 @@ static struct jseq characters(struct jinja *j, const struct jstr *s)
 {
     struct jseq out = {.kind = SEQ_LIST};
 
+    if (s->markup) { /* markup's characters are plain text */
+        struct jstr *plain = jinja_alloc(j, 1, sizeof *plain);
+
+        if (plain == NULL)
+            return out;
+        *plain = *s;
+        plain->markup = false;
+        s = plain;
+    }
     for (size_t pos = 0; pos < s->len && j->status == ST_OK;) {
         int n = utf8_decode(s->data + pos, s->len - pos, NULL);
 

@@ -1,6 +1,7 @@
 #include "auth/directory.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -110,7 +111,7 @@ struct directory_entry *directory_start(struct directory *d, const char *public_
     e = calloc(1, sizeof *e);
     if (e == NULL)
         return NULL;
-    strcpy(e->public_id, public_id);
+    snprintf(e->public_id, sizeof e->public_id, "%s", public_id);
     e->state = ENTRY_LOADING;
     e->generation = d->generation;
     e->next_in_bucket = *bucket;

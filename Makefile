@@ -27,6 +27,9 @@ export SLUICE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sluice
 export SLUICE_TEST_MODEL ?= $(SLUICE_CACHE)/SmolLM2-135M-Instruct.Q4_1.gguf
 
 comma := ,
+# Short lines; V=1 shows the commands.
+Q := $(if $(V),,@)
+
 FLAVOUR := $(if $(SAN),$(subst $(comma),-,$(SAN)),release)
 B := build/$(FLAVOUR)
 BUILD_ID := $(shell git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
@@ -68,15 +71,15 @@ EMBED_SRC := $(wildcard migrations/*.sql quota/*.lua)
 all: $(B)/sluice
 
 $(B)/sluice: $(APP_OBJ) $(LIB)
-	$(CC) $(SAN_FLAGS) -pthread -rdynamic -o $@ $(APP_OBJ) $(LIB) $(LDFLAGS) $(LDLIBS)
+	$(Q)$(if $(V),,echo "link $@" &&) $(CC) $(SAN_FLAGS) -pthread -rdynamic -o $@ $(APP_OBJ) $(LIB) $(LDFLAGS) $(LDLIBS)
 
 $(LIB): $(LIB_OBJ)
 	@rm -f $@
-	ar rcs $@ $(LIB_OBJ)
+	$(Q)ar rcs $@ $(LIB_OBJ)
 
 $(B)/obj/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(EXTRA) -c -o $@ $<
+	$(Q)$(if $(V),,echo "cc $<" &&) $(CC) $(ALL_CFLAGS) $(EXTRA) -c -o $@ $<
 
 # What a folder needs beyond the common flags.
 $(B)/obj/api/%.o: EXTRA = -DH2O_USE_LIBUV=0
@@ -103,10 +106,10 @@ LIB_OBJ += $(B)/obj/gen/embedded.o
 
 $(APP_LIB): $(APP_OBJ)
 	@rm -f $@
-	ar rcs $@ $(filter-out %/app/main.o,$(APP_OBJ))
+	$(Q)ar rcs $@ $(filter-out %/app/main.o,$(APP_OBJ))
 
 TEST_LIBS = $(TLIB_OBJ) $(APP_LIB) $(LIB)
-TEST_LINK = $(CC) $(SAN_FLAGS) -pthread -o $@ $< $(TEST_LIBS) $(LDFLAGS) -lcmocka $(LDLIBS)
+TEST_LINK = $(Q)$(if $(V),,echo "link $@" &&) $(CC) $(SAN_FLAGS) -pthread -o $@ $< $(TEST_LIBS) $(LDFLAGS) -lcmocka $(LDLIBS)
 $(B)/unit/%: $(B)/obj/tests/unit/%.o $(TEST_LIBS)
 	@mkdir -p $(@D)
 	$(TEST_LINK)
@@ -170,7 +173,7 @@ FUZZ_OBJ := $(patsubst %.c,build/fuzz/obj/%.o,$(LIB_SRC) $(filter-out app/main.c
             build/fuzz/obj/gen/embedded.o
 build/fuzz/obj/%.o: %.c
 	@mkdir -p $(@D)
-	clang -O1 $(filter-out -O2,$(ALL_CFLAGS)) $(FUZZ_CFLAGS) $(FUZZ_EXTRA) -c -o $@ $<
+	$(Q)$(if $(V),,echo "fuzz cc $<" &&) clang -O1 $(filter-out -O2,$(ALL_CFLAGS)) $(FUZZ_CFLAGS) $(FUZZ_EXTRA) -c -o $@ $<
 build/fuzz/obj/gen/embedded.o: $(B)/gen/embedded.c
 	@mkdir -p $(@D)
 	clang -O1 $(filter-out -O2,$(ALL_CFLAGS)) $(FUZZ_CFLAGS) -c -o $@ $<
@@ -180,9 +183,9 @@ build/fuzz/obj/engine/cpu/%_avx2.o: FUZZ_EXTRA = -mavx2 -mfma -mf16c
 build/fuzz/obj/engine/cpu/%_avx512.o: FUZZ_EXTRA = -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c
 build/fuzz/libsluice.a: $(FUZZ_OBJ)
 	@rm -f $@
-	ar rcs $@ $(FUZZ_OBJ)
+	$(Q)ar rcs $@ $(FUZZ_OBJ)
 build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c build/fuzz/libsluice.a
-	clang -O1 $(filter-out -O2,$(ALL_CFLAGS)) -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
+	$(Q)$(if $(V),,echo "fuzz link $@" &&) clang -O1 $(filter-out -O2,$(ALL_CFLAGS)) -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
 	    -o $@ $< build/fuzz/libsluice.a $(LDLIBS)
 fuzz: $(FUZZ_BIN)
 	@sh tests/run_fuzz.sh $(FUZZ_SECONDS) $(FUZZ_BIN)

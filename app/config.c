@@ -182,7 +182,7 @@ enum status config_load(const char *path, struct config **out, struct reason *wh
     struct config *c = NULL;
     enum status st = load(path, false, &c, why);
 
-    if (st == ST_OK)
+    if (c != NULL)
         st = load_pepper(c, why);
     if (st != ST_OK) {
         config_free(c);

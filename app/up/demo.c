@@ -73,13 +73,15 @@ static enum status make_key(struct pg *pg, const char *pepper, const struct demo
                             .scopes = k->scopes,
                             .key_limits = k->limits,
                             .tenant_limits = leave};
-    char text[KEY_TEXT_BYTES + 1], public_id[32];
-    enum status st = key_create(pg, pepper, &spec, text, public_id, why);
+    char key[KEY_TEXT_BYTES], text[KEY_TEXT_BYTES + 1], public_id[32];
+    enum status st = key_create(pg, pepper, &spec, key, public_id, why);
+    int n;
 
     if (st != ST_OK)
         return st;
-    strcat(text, "\n"); /* within the one byte more than a key takes */
-    st = file_write(path, text, strlen(text), 0600, why);
+    n = snprintf(text, sizeof text, "%s\n", key);
+    st = file_write(path, text, (size_t)n, 0600, why);
+    OPENSSL_cleanse(key, sizeof key);
     OPENSSL_cleanse(text, sizeof text);
     return st;
 }

@@ -1,6 +1,7 @@
 #include "app/up/postgres.h"
 
 #include <glob.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,12 +48,20 @@ static int major_of(const char *path)
     return sscanf(path, "/usr/lib/postgresql/%d/", &major) == 1 ? major : 0;
 }
 
+/* Of a version or pid file of the server's; 0: none. */
+static int leading_number(const char *text)
+{
+    long n = strtol(text, NULL, 10);
+
+    return n > 0 && n <= INT_MAX ? (int)n : 0;
+}
+
 static int cluster_major(const struct layout *l)
 {
     char path[LAYOUT_PATH_MAX + 16], text[16];
 
     snprintf(path, sizeof path, "%s/PG_VERSION", l->postgres_data);
-    return file_read(path, text, sizeof text) == ST_OK ? atoi(text) : 0;
+    return file_read(path, text, sizeof text) == ST_OK ? leading_number(text) : 0;
 }
 
 /* wanted 0: the newest. Returns what was found, 0 for nothing. */
@@ -128,7 +137,7 @@ static void drop_stale_lock(const struct layout *l)
     snprintf(path, sizeof path, "%s/postmaster.pid", l->postgres_data);
     if (file_read(path, text, sizeof text) != ST_OK)
         return;
-    snprintf(cwd, sizeof cwd, "/proc/%d/cwd", atoi(text));
+    snprintf(cwd, sizeof cwd, "/proc/%d/cwd", leading_number(text));
     if (stat(cwd, &its) == -1 || stat(l->postgres_data, &ours) == -1)
         return; /* no such process: the server itself knows that case */
     if (its.st_dev != ours.st_dev || its.st_ino != ours.st_ino)

@@ -102,7 +102,7 @@ enum status process_run(const struct process_spec *spec, struct reason *why)
 {
     char line[200];
     int status = 0;
-    pid_t pid;
+    pid_t pid = -1;
     enum status st = process_start(spec, &pid, why);
 
     if (st != ST_OK)

@@ -48,15 +48,15 @@ void supervisor_say(const struct supervisor *s, const char *fmt, ...)
     fflush(stdout);
 }
 
-enum status supervisor_start(struct supervisor *s, struct child *c, struct reason *why)
+void supervisor_add(struct supervisor *s, struct child *c)
 {
-    enum status st;
-
     assert(s->n < SUPERVISOR_CHILDREN_MAX);
-    st = child_start(c, clock_mono_ms(), why);
-    if (st == ST_OK)
-        s->children[s->n++] = c;
-    return st;
+    s->children[s->n++] = c;
+}
+
+enum status supervisor_start(struct child *c, struct reason *why)
+{
+    return child_start(c, clock_mono_ms(), why);
 }
 
 /* ---- one turn ---- */

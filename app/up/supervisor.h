@@ -14,7 +14,8 @@
 #define SUPERVISOR_CHILDREN_MAX 8
 
 struct supervisor {
-    struct child *children[SUPERVISOR_CHILDREN_MAX]; /* in the order of their starts; borrowed */
+    struct child
+        *children[SUPERVISOR_CHILDREN_MAX]; /* stopped from the last to the first; borrowed */
     size_t n;
     sigset_t signals;
     int64_t began_ms;
@@ -24,15 +25,17 @@ struct supervisor {
 void supervisor_init(struct supervisor *s);
 /* One line of progress on standard output, with the seconds since supervisor_init. */
 void supervisor_say(const struct supervisor *s, const char *fmt, ...) PRINTF_LIKE(2, 3);
-/* Starts c and watches over it from now on. */
-MUST_CHECK enum status supervisor_start(struct supervisor *s, struct child *c, struct reason *why);
+/* Puts c under its watch, to be stopped before those that were added earlier. */
+void supervisor_add(struct supervisor *s, struct child *c);
+/* Starts a child that was added, and from now on whenever it died. */
+MUST_CHECK enum status supervisor_start(struct child *c, struct reason *why);
 /* Until is_ready(arg). ST_CANCELLED: a stop was asked for; ST_UNAVAILABLE: a child keeps dying;
  * ST_TIMEOUT. */
 MUST_CHECK enum status supervisor_wait(struct supervisor *s, bool (*is_ready)(void *arg), void *arg,
                                        int64_t timeout_ms, struct reason *why);
 /* Until a stop is asked for. */
 void supervisor_run(struct supervisor *s);
-/* Each child in turn, the last started first; a second signal cuts the waiting short. Afterwards no
+/* Each child in turn, the last added first; a second signal cuts the waiting short. Afterwards no
  * descendant is left. */
 void supervisor_stop(struct supervisor *s);
 

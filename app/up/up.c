@@ -87,8 +87,10 @@ static enum status check_ports(const struct up_options *o, struct reason *why)
     return st;
 }
 
-static void name_files(struct child *c, const struct layout *l, const char *name)
+/* The order of these calls is the one to stop in, from behind: the gateway first. */
+static void watch(struct up *u, struct child *c, const char *name)
 {
+    const struct layout *l = &u->layout;
     char aside[LAYOUT_PATH_MAX + 4];
     struct stat s;
 
@@ -97,21 +99,17 @@ static void name_files(struct child *c, const struct layout *l, const char *name
     snprintf(aside, sizeof aside, "%s.1", c->spec.log);
     if (stat(c->spec.log, &s) == 0 && s.st_size > LOG_BYTES_MAX && rename(c->spec.log, aside) == -1)
         unlink(c->spec.log); /* it must not grow for ever */
+    supervisor_add(&u->supervisor, c);
 }
 
-/* In this order they start; what an earlier launcher left behind ends in reverse. */
+/* What an earlier launcher left behind ends in the order of every stop. */
 static enum status end_orphans(struct up *u, struct reason *why)
 {
-    struct child *order[] = {&u->gateway_child, &u->engine_child, &u->redis_child,
-                             &u->postgres_child};
+    enum status st = ST_OK;
 
-    for (size_t i = 0; i < COUNT_OF(order); i++) {
-        enum status st = child_end_orphan(order[i], why);
-
-        if (st != ST_OK)
-            return st;
-    }
-    return ST_OK;
+    for (size_t i = u->supervisor.n; i-- > 0 && st == ST_OK;)
+        st = child_end_orphan(u->supervisor.children[i], why);
+    return st;
 }
 
 static void describe_own(struct up *u)
@@ -152,10 +150,10 @@ static enum status describe(struct up *u, struct reason *why)
     postgres_conninfo(l, u->conninfo);
     postgres_child(&u->postgres, &u->postgres_child);
     redis_server_child(l, u->redis_argv, &u->redis_child);
-    name_files(&u->postgres_child, l, "postgres");
-    name_files(&u->redis_child, l, "redis");
-    name_files(&u->engine_child, l, "engine");
-    name_files(&u->gateway_child, l, "gateway");
+    watch(u, &u->postgres_child, "postgres");
+    watch(u, &u->redis_child, "redis");
+    watch(u, &u->engine_child, "engine");
+    watch(u, &u->gateway_child, "gateway");
     return ST_OK;
 }
 
@@ -239,19 +237,16 @@ static enum status start_postgres(struct up *u, struct reason *why)
     /* Keys of an earlier database mean nothing to a new one. */
     if (u->postgres.made)
         demo_forget(&u->layout);
-    return supervisor_start(&u->supervisor, &u->postgres_child, why);
+    return supervisor_start(&u->postgres_child, why);
 }
 
 static enum status start_databases(struct up *u, struct reason *why)
 {
     struct supervisor *s = &u->supervisor;
-    enum status st = start_postgres(u, why);
+    enum status st = supervisor_start(&u->redis_child, why);
 
     if (st == ST_OK)
-        st = supervisor_start(s, &u->redis_child, why);
-    /* The engine needs neither: it loads the model meanwhile. */
-    if (st == ST_OK)
-        st = supervisor_start(s, &u->engine_child, why);
+        st = start_postgres(u, why);
     if (st == ST_OK)
         st = supervisor_wait(s, postgres_ready, u, DATABASE_READY_MS, why);
     if (st == ST_OK)
@@ -309,12 +304,15 @@ static enum status start(struct up *u, struct reason *why)
 {
     enum status st = write_files(u, why);
 
+    /* The engine needs no database: it loads the model meanwhile. */
+    if (st == ST_OK)
+        st = supervisor_start(&u->engine_child, why);
     if (st == ST_OK)
         st = start_databases(u, why);
     if (st == ST_OK)
         st = fill_database(u, why);
     if (st == ST_OK)
-        st = supervisor_start(&u->supervisor, &u->gateway_child, why);
+        st = supervisor_start(&u->gateway_child, why);
     if (st == ST_OK)
         st = wait_for_gateway(u, why);
     if (st == ST_OK)

@@ -32,6 +32,9 @@ Q := $(if $(V),,@)
 
 FLAVOUR := $(if $(SAN),$(subst $(comma),-,$(SAN)),release)
 B := build/$(FLAVOUR)
+# libh2o 2.2.5 keeps caches of its own until the process ends.
+export LSAN_OPTIONS := suppressions=$(CURDIR)/tests/lsan.supp:print_suppressions=0
+export TSAN_OPTIONS := suppressions=$(CURDIR)/tests/tsan.supp:halt_on_error=1
 BUILD_ID := $(shell git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
 
 WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
@@ -50,7 +53,7 @@ LIB_DIRS := base store auth quota billing engine engine/model engine/text engine
             engine/core engine/cpu api
 LIB_SRC := $(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.c))
 APP_SRC := $(wildcard app/*.c app/*/*.c)
-LIB_OBJ := $(LIB_SRC:%.c=$(B)/obj/%.o)
+LIB_OBJ := $(LIB_SRC:%.c=$(B)/obj/%.o) $(B)/obj/gen/embedded.o
 APP_OBJ := $(APP_SRC:%.c=$(B)/obj/%.o)
 LIB := $(B)/libsluice.a
 
@@ -102,7 +105,6 @@ $(B)/gen/embedded.c: $(EMBED_SRC) tools/embed.sh
 $(B)/obj/gen/embedded.o: $(B)/gen/embedded.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -c -o $@ $<
-LIB_OBJ += $(B)/obj/gen/embedded.o
 
 $(APP_LIB): $(APP_OBJ)
 	@rm -f $@

@@ -102,7 +102,7 @@ def test_refused(stack, key, client, name, path, data, status, param, code):
 def test_no_key_and_wrong_keys(stack, client):
     url = stack.base + "/v1/chat/completions"
     good = stack.demo_key
-    for header in ({}, {"authorization": "Bearer "}, {"authorization": "Basic abc"},
+    for header in ({}, {"authorization": "Bearer"}, {"authorization": "Basic abc"},
                    {"authorization": "Bearer sk-other-123"}, {"authorization": f"Bearer {good[:-1]}"},
                    {"authorization": f"Bearer {good}x"}, {"authorization": f"Bearer {'a' * 4000}"}):
         check_error(client.post(url, content=body(), headers=header), 401, None, "invalid_api_key")

@@ -62,7 +62,7 @@ def test_inspect():
 
 def test_check_config(tmp_path):
     f = tmp_path / "c.yaml"
-    f.write_text("gateway:\n  prot: 5\n")
+    f.write_text("server:\n  prot: 5\n")
     done = run("check-config", f, check=False)
     assert done.returncode == 1 and "prot" in done.stderr
 

@@ -201,7 +201,7 @@ class Bounded:
         env.call_binop = self.call_binop
 
     def call_binop(self, context, operator, left, right):
-        if operator == "**" and isinstance(right, int) and abs(right) > 100:
+        if operator == "**" and isinstance(right, int) and right > 100:
             raise OverflowError("exponent")
         if operator == "%" and isinstance(left, str):
             raise TypeError("% on a string")

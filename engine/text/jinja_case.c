@@ -41,11 +41,14 @@ static void add_upper(struct jtext *t, uint32_t cp, bool origin, bool title)
     /* Sharp s has a simple capital in newer tables, but its mapping stays "SS". */
     bool is_long = (up == c && category(cp) == UTF8PROC_CATEGORY_LL) || cp == 0xDF;
     int n = is_long ? expand(cp, full) : 0;
+    bool titled = false;
 
     if (n == 0)
         jt_add_cp(t, (uint32_t)up, origin);
     for (int i = 0; i < n; i++) {
-        up = title && i > 0 ? full[i] : utf8proc_toupper(full[i]);
+        /* A title's capital is the first letter among them that has one. */
+        up = title && titled ? full[i] : utf8proc_toupper(full[i]);
+        titled = titled || up != full[i];
         jt_add_cp(t, (uint32_t)up, origin);
     }
 }

@@ -7,16 +7,18 @@
 #include "engine/text/jinja_ast.h"
 #include "engine/text/jinja_run.h"
 
-/* Variables of one frame: the template, a pass of a loop, a call of a macro, a block. A frame may
- * outlive its block, because a macro sees the variables of where it was defined. */
+/* Variables of one frame: the template, a pass of a loop, a call of a macro, a block. A macro sees
+ * the variables of where it was defined, also later: frames that one has captured are kept, the
+ * others are used again. */
 struct jinja_binding {
     struct jinja_binding *next;
     const char *name;
     struct jval value;
 };
 struct jinja_scope {
-    struct jinja_scope *parent;
+    struct jinja_scope *parent; /* of a free one: the next free one */
     struct jinja_binding *vars;
+    bool is_captured;
 };
 
 struct jmacro {

@@ -9,11 +9,41 @@ static enum flow exec_body(struct jinja *j, const struct stmt *s);
 
 struct jinja_scope *jinja_scope_new(struct jinja *j, struct jinja_scope *parent)
 {
-    struct jinja_scope *s = jinja_alloc(j, 1, sizeof *s);
+    struct jinja_scope *s = j->free_scopes;
 
     if (s != NULL)
-        s->parent = parent;
+        j->free_scopes = s->parent;
+    else
+        s = jinja_alloc(j, 1, sizeof *s);
+    if (s != NULL)
+        *s = (struct jinja_scope){.parent = parent};
     return s;
+}
+
+/* The frame's block has ended. */
+static void release(struct jinja *j, struct jinja_scope *s)
+{
+    if (s->is_captured)
+        return;
+    while (s->vars != NULL) {
+        struct jinja_binding *b = s->vars;
+
+        s->vars = b->next;
+        b->next = j->free_bindings;
+        j->free_bindings = b;
+    }
+    s->parent = j->free_scopes;
+    j->free_scopes = s;
+}
+
+static struct jinja_binding *new_binding(struct jinja *j)
+{
+    struct jinja_binding *b = j->free_bindings;
+
+    if (b == NULL)
+        return jinja_alloc(j, 1, sizeof *b);
+    j->free_bindings = b->next;
+    return b;
 }
 
 void jinja_bind(struct jinja *j, const char *name, struct jval v)
@@ -28,7 +58,7 @@ void jinja_bind(struct jinja *j, const char *name, struct jval v)
             return;
         }
     }
-    b = jinja_alloc(j, 1, sizeof *b);
+    b = new_binding(j);
     if (b == NULL)
         return;
     *b = (struct jinja_binding){j->scope->vars, name, v};
@@ -97,6 +127,7 @@ static const struct jstr *capture(struct jinja *j, const struct stmt *body,
     exec_body(j, body);
     j->out = out;
     j->scope = outer;
+    release(j, frame);
     return jt_finish(&text);
 }
 
@@ -124,6 +155,7 @@ static struct jseq filter_items(struct jinja *j, const struct stmt *s, struct js
         assign(j, s->target, all.items[i]);
         if (jv_is_true(jinja_eval(j, s->cond)))
             jv_seq_push(j, &kept, all.items[i]);
+        release(j, j->scope);
     }
     j->scope = outer;
     return kept;
@@ -139,6 +171,7 @@ static enum flow exec_in_frame(struct jinja *j, const struct stmt *body)
     j->scope = frame;
     flow = exec_body(j, body);
     j->scope = outer;
+    release(j, frame);
     return flow;
 }
 
@@ -153,6 +186,7 @@ static void exec_pass(struct jinja *j, const struct stmt *s, struct jloop *loop,
     assign(j, s->target, loop->items[loop->i]);
     *flow = exec_body(j, s->body);
     j->scope = outer;
+    release(j, frame);
 }
 
 static enum flow exec_for(struct jinja *j, const struct stmt *s)
@@ -188,6 +222,7 @@ static enum flow exec_with(struct jinja *j, const struct stmt *s)
     j->scope = frame;
     flow = exec_body(j, s->body);
     j->scope = outer;
+    release(j, frame);
     return flow;
 }
 
@@ -198,6 +233,8 @@ static void exec_macro(struct jinja *j, const struct stmt *s)
     if (m == NULL)
         return;
     *m = (struct jmacro){.stmt = s, .scope = j->scope};
+    for (struct jinja_scope *c = j->scope; c != NULL; c = c->parent)
+        c->is_captured = true;
     jinja_bind(j, s->macro.name, (struct jval){.type = JT_MACRO, .macro = m});
 }
 

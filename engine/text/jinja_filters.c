@@ -48,6 +48,18 @@ static struct jval filter_trim(struct jinja *j, struct jval self, const struct j
     return jv_str(jinja_strip(j, jinja_str(j, self), chars, STRIP_LEFT | STRIP_RIGHT));
 }
 
+/* str() of markup is plain text. */
+static const struct jstr *unmarked(struct jinja *j, const struct jstr *s)
+{
+    struct jstr *copy = s->markup ? jinja_alloc(j, 1, sizeof *copy) : NULL;
+
+    if (copy == NULL)
+        return s;
+    *copy = *s;
+    copy->markup = false;
+    return copy;
+}
+
 static struct jval filter_replace(struct jinja *j, struct jval self, const struct jval *a)
 {
     int64_t max = -1;
@@ -59,8 +71,8 @@ static struct jval filter_replace(struct jinja *j, struct jval self, const struc
         }
         max = jv_as_int(a[2]) < 0 ? -1 : jv_as_int(a[2]);
     }
-    return jv_str(
-        jinja_replace(j, jinja_str(j, self), jinja_str(j, a[0]), jinja_str(j, a[1]), max));
+    return jv_str(jinja_replace(j, unmarked(j, jinja_str(j, self)), jinja_str(j, a[0]),
+                                jinja_str(j, a[1]), max));
 }
 
 static struct jval filter_string(struct jinja *j, struct jval self, const struct jval *a)
@@ -115,12 +127,7 @@ struct jval jinja_filter_escape(struct jinja *j, struct jval self, const struct 
 
 static struct jval filter_forceescape(struct jinja *j, struct jval self, const struct jval *a)
 {
-    struct jstr plain = *jinja_str(j, self);
-    struct jval v;
-
-    plain.markup = false;
-    v = jinja_filter_escape(j, jv_str(&plain), a);
-    return v;
+    return jinja_filter_escape(j, jv_str(unmarked(j, jinja_str(j, self))), a);
 }
 
 static struct jval filter_default(struct jinja *j, struct jval self, const struct jval *a)
@@ -294,7 +301,7 @@ static struct jval filter_round(struct jinja *j, struct jval self, const struct 
 {
     int64_t precision = a[0].type == JT_INT ? a[0].i : 0;
     char method = 'o';
-    double scale;
+    double scale, scaled;
 
     if (a[1].type != JT_MISSING && !round_method(j, a[1], &method))
         return jv_none();
@@ -314,9 +321,9 @@ static struct jval filter_round(struct jinja *j, struct jval self, const struct 
         return jv_is_integral(self) ? jv_int((int64_t)r) : jv_float(r);
     }
     scale = pow(10, (double)precision);
-    return jv_float(
-        (method == 'e' ? ceil(jv_as_float(self) * scale) : floor(jv_as_float(self) * scale)) /
-        scale);
+    scaled = jv_as_float(self) * scale;
+    /* Python's ceil and floor give an integer, which has no negative zero. */
+    return jv_float(((method == 'e' ? ceil(scaled) : floor(scaled)) + 0.0) / scale);
 }
 
 /* What lines are indented by: n spaces or a text. */

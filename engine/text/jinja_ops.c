@@ -68,6 +68,19 @@ static double float_mod(double a, double b)
     return (m < 0) != (b < 0) ? m + b : m;
 }
 
+/* As CPython's float_floor_div, signs of zero included. */
+static double float_floor_div(double a, double b)
+{
+    double mod = fmod(a, b), div = (a - mod) / b, whole;
+
+    if (mod != 0 && (b < 0) != (mod < 0))
+        div -= 1;
+    if (div == 0)
+        return copysign(0, a / b);
+    whole = floor(div);
+    return div - whole > 0.5 ? whole + 1 : whole;
+}
+
 static struct jval float_power(struct jinja *j, double a, double b)
 {
     double r;
@@ -96,7 +109,7 @@ static struct jval float_op(struct jinja *j, enum token_type op, double a, doubl
     case TOK_DIV:
         return jv_float(a / b);
     case TOK_FLOORDIV:
-        return jv_float(floor((a - float_mod(a, b)) / b + 0.5));
+        return jv_float(float_floor_div(a, b));
     case TOK_MOD:
         return jv_float(float_mod(a, b));
     default:

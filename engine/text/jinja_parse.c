@@ -311,14 +311,6 @@ static struct stmt *parse_generation(struct parser *p)
     return s;
 }
 
-static struct stmt *parse_print(struct parser *p)
-{
-    struct stmt *s = new_stmt(p, STMT_PRINT);
-
-    s->expr = parse_tuple(p, true, NULL);
-    return s;
-}
-
 static struct stmt *parse_break(struct parser *p)
 {
     if (p->loop_depth == 0)
@@ -343,7 +335,6 @@ static const struct {
     {"macro", parse_macro},
     {"filter", parse_filter_block},
     {"with", parse_with},
-    {"print", parse_print},
     {"generation", parse_generation},
     {"break", parse_break},
     {"continue", parse_continue},
@@ -368,6 +359,14 @@ static struct stmt *parse_tag(struct parser *p)
     name = parser_name(p);
     parser_refuse(p, "tag", name);
     return NULL;
+}
+
+static struct stmt *parse_output(struct parser *p)
+{
+    struct stmt *s = new_stmt(p, STMT_PRINT);
+
+    s->expr = parse_tuple(p, true, NULL);
+    return s;
 }
 
 static struct stmt *parse_text(struct parser *p)
@@ -400,7 +399,7 @@ static struct stmt *parse_body(struct parser *p, const char *const *ends)
         if (p->cur.type == TOK_DATA) {
             s = parse_text(p);
         } else if (parser_skip(p, TOK_PRINT_BEGIN)) {
-            s = parse_print(p);
+            s = parse_output(p);
             parser_expect(p, TOK_PRINT_END, "}}");
         } else {
             parser_expect(p, TOK_BLOCK_BEGIN, "{%");

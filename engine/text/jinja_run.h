@@ -28,6 +28,7 @@
 #define JINJA_RANGE_MAX 100000
 
 struct jinja_scope;
+struct jinja_binding;
 
 struct jinja {
     struct arena arena;
@@ -38,7 +39,8 @@ struct jinja {
     int depth, macro_depth, value_depth;
     size_t output_max;
     struct jtext *out;
-    struct jinja_scope *scope;
+    struct jinja_scope *scope, *free_scopes;
+    struct jinja_binding *free_bindings;
     long long now_s;
 };
 

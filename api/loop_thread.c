@@ -136,6 +136,21 @@ static bool has_settled(const struct api_loop *l)
     return quota_unsettled(l->quota) == 0;
 }
 
+/* H2O's dispose asserts that none of its timers waits; a socket that just closed may have left one. */
+static bool has_no_http_timers(const struct api_loop *l)
+{
+    const h2o_timeout_t *const timers[] = {
+        &l->ctx.zero_timeout,        &l->ctx.one_sec_timeout,   &l->ctx.hundred_ms_timeout,
+        &l->ctx.handshake_timeout,   &l->ctx.http1.req_timeout, &l->ctx.http2.idle_timeout,
+        &l->ctx.http2.graceful_shutdown_timeout,
+    };
+
+    for (size_t i = 0; i < COUNT_OF(timers); i++)
+        if (timers[i]->_entries.next != &timers[i]->_entries)
+            return false;
+    return true;
+}
+
 static bool turn_until(struct api_loop *l, bool (*reached)(const struct api_loop *), int64_t max_ms)
 {
     int64_t end_ms = loop_now_ms(&l->loop.super) + max_ms;
@@ -153,9 +168,6 @@ static void close_parts(struct api_loop *l)
     loop_timer_stop(&l->loop.super, &l->tick);
     quota_close(l->quota);
     redis_close(l->redis);
-    /* The second GOAWAY of a graceful shutdown waits for its second; H2O's dispose would assert. */
-    if (h2o_timeout_is_linked(&l->ctx.http2._graceful_shutdown_timeout))
-        h2o_timeout_unlink(&l->ctx.http2._graceful_shutdown_timeout);
     h2o_context_dispose(&l->ctx);
     h2o_loop_dispose(&l->loop);
     free(l->polled);
@@ -175,6 +187,10 @@ static void finish(struct api_loop *l)
     connection_shut_all(l, true);
     clean &= turn_until(l, has_no_connections, STOP_SOCKET_MS);
     turn_until(l, has_settled, STOP_SOCKET_MS);
+    /* The second GOAWAY of a graceful shutdown would wait for its second, for nobody. */
+    if (h2o_timeout_is_linked(&l->ctx.http2._graceful_shutdown_timeout))
+        h2o_timeout_unlink(&l->ctx.http2._graceful_shutdown_timeout);
+    clean &= turn_until(l, has_no_http_timers, STOP_SOCKET_MS);
     /* What still holds requests or sockets points into this: the process ends, so leave it. */
     if (clean)
         close_parts(l);

@@ -16,10 +16,13 @@
 #include "engine/backend/job_table.h"
 #include "engine/wire/wire.h"
 
-#define BACKOFF_MIN_MS 50
-#define BACKOFF_MAX_MS 2000
-#define READ_BYTES     65536
-#define READS_PER_TURN 16 /* then the loop's other work has its turn */
+/* A connect on this machine costs microseconds: an engine that comes back is found at once. One
+ * that refuses us is asked more seldom. */
+#define BACKOFF_MIN_MS     50
+#define BACKOFF_MAX_MS     200
+#define BACKOFF_REFUSED_MS 2000
+#define READ_BYTES         65536
+#define READS_PER_TURN     16 /* then the loop's other work has its turn */
 /* Prompts that the engine has not read yet. It reads between two steps, so this is far above what
  * can gather in a step; past it the engine is stuck. */
 #define OUT_BYTES_MAX (64u << 20)
@@ -84,7 +87,7 @@ static void end_all(struct process_link *l)
 static void retry_later(struct process_link *l)
 {
     loop_timer_start(l->loop, &l->timer, l->backoff_ms);
-    l->backoff_ms = int64_min(l->backoff_ms * 2, BACKOFF_MAX_MS);
+    l->backoff_ms = int64_min(l->backoff_ms * 2, int64_max(BACKOFF_MAX_MS, l->backoff_ms));
 }
 
 /* why: for the log; NULL: it was asked for. */
@@ -162,7 +165,7 @@ static enum status on_welcome(struct process_link *l, const struct wire_frame *f
                   "socket=%s: the engine has revision=%.12s context=%u, we have revision=%.12s "
                   "context=%u",
                   t->socket_path, w.revision, w.max_context, t->revision, t->context_tokens);
-        l->backoff_ms = BACKOFF_MAX_MS;
+        l->backoff_ms = BACKOFF_REFUSED_MS;
         return ST_CONFLICT;
     }
     l->state = LINK_READY;
@@ -182,7 +185,7 @@ static enum status on_refused(struct process_link *l, const struct wire_frame *f
         return ST_CORRUPT;
     log_error(NULL, "engine.link", "socket=%s refused: %s (%s)", l->target->socket_path, r.text,
               status_name((enum status)r.status));
-    l->backoff_ms = BACKOFF_MAX_MS;
+    l->backoff_ms = BACKOFF_REFUSED_MS;
     return ST_CONFLICT;
 }
 

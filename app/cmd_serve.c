@@ -35,12 +35,17 @@ static void block_signals(sigset_t *stop)
 
 static void wait_for_stop(const sigset_t *stop)
 {
+    const struct timespec echo = {.tv_nsec = 50 * 1000000L};
     int sig;
 
     do {
         sig = sigwaitinfo(stop, NULL);
     } while (sig == -1 && errno == EINTR);
     log_info(NULL, "serve.drain", "signal=%s", sig == SIGINT ? "SIGINT" : "SIGTERM");
+    /* One Ctrl-C can arrive more than once: from the terminal, and from a wrapper that passes it
+     * on. */
+    while (sigtimedwait(stop, NULL, &echo) > 0)
+        ;
     /* From here a second signal has its default effect: it ends the process at once. */
     pthread_sigmask(SIG_UNBLOCK, stop, NULL);
 }

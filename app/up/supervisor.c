@@ -16,8 +16,9 @@
 /* Deaths in a row at which a start is given up: the fifth comes after 1.5 s of back-off. */
 #define DEATHS_MAX 5
 /* For what a killed child left behind (a database's own children end by themselves). */
-#define LEFTOVER_MS 5000
-#define IDLE_MS     60000
+#define LEFTOVER_MS    5000
+#define SECOND_WISH_MS 1000
+#define IDLE_MS        60000
 
 void supervisor_init(struct supervisor *s)
 {
@@ -119,6 +120,16 @@ static int64_t until_next_start(const struct supervisor *s, int64_t now_ms, int6
     return at_most_ms;
 }
 
+/* One Ctrl-C can arrive more than once, from the terminal and from a wrapper that passes it on:
+ * only what comes a second later is a second wish. */
+static void note_stop(struct supervisor *s, int64_t now_ms)
+{
+    if (s->stops_asked > 0 && now_ms - s->last_stop_ms < SECOND_WISH_MS)
+        return;
+    s->stops_asked++;
+    s->last_stop_ms = now_ms;
+}
+
 /* Waits up to max_wait_ms for a signal or the next start that is due, and does what there is. */
 static void turn(struct supervisor *s, int64_t max_wait_ms)
 {
@@ -126,9 +137,9 @@ static void turn(struct supervisor *s, int64_t max_wait_ms)
     struct timespec wait = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000L};
     int sig = sigtimedwait(&s->signals, NULL, &wait);
 
-    if (sig == SIGINT || sig == SIGTERM || sig == SIGHUP)
-        s->stops_asked++;
     now_ms = clock_mono_ms();
+    if (sig == SIGINT || sig == SIGTERM || sig == SIGHUP)
+        note_stop(s, now_ms);
     reap(s, now_ms);
     restart_due(s, now_ms);
 }

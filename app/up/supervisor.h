@@ -20,6 +20,7 @@ struct supervisor {
     sigset_t signals;
     int64_t began_ms;
     unsigned stops_asked; /* SIGINT, SIGTERM, SIGHUP so far */
+    int64_t last_stop_ms; /* when the last of them came */
 };
 
 void supervisor_init(struct supervisor *s);

@@ -141,3 +141,12 @@ def test_a_second_launcher_on_the_same_folder(own_stack):
     stack = own_stack.start()
     assert_one_sentence(run_up(stack.dir), str(stack.dir))
     assert stack.chat().status_code == 200
+
+
+def test_one_ctrl_c_that_arrives_twice_is_one(own_stack):
+    """A terminal and a wrapper (timeout, make) may both deliver it: that is no wish to kill."""
+    stack = own_stack.start()
+    stack.process.send_signal(signal.SIGINT)
+    time.sleep(0.02)
+    assert stack.stop() == 0
+    assert "killed" not in stack.text()

@@ -20,7 +20,8 @@ PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 10
 export DIR MODEL PORT TLS_PORT ADMIN_PORT DEPS
 
-MAKEFLAGS += -j$(shell nproc) --no-print-directory
+# A make started by this one shares its jobs.
+MAKEFLAGS += $(if $(filter 0,$(MAKELEVEL)),-j$(shell nproc)) --no-print-directory
 
 # The demo model, where tools/fetch_model.sh keeps it; the tests that need a real model read this.
 export SLUICE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sluice

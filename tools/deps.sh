@@ -120,8 +120,8 @@ disable_new()
     links | comm -13 "$1" - | while read -r link; do
         name=${link##*/}
         case $link in
-        /etc/systemd/system/*.wants/*) deb-systemd-helper disable "$name" >/dev/null 2>&1 || rm -f "$link" ;;
-        /etc/systemd/system/*) rm -f "$link" ;; # an alias
+        # Wishes and aliases; Debian's helper takes a unit without its link for one that was disabled.
+        /etc/systemd/system/*) rm -f "$link" ;;
         /etc/rc?.d/S[0-9][0-9]*) update-rc.d "${name#S[0-9][0-9]}" disable >/dev/null 2>&1 || rm -f "$link" ;;
         esac
     done

@@ -38,7 +38,8 @@ def decode(ctx, tokens, positions, sequences, want):
 def main():
     path = sys.argv[1].encode()
     threads = int(sys.argv[2]) if len(sys.argv) > 2 else os.cpu_count()
-    L.llama_log_set(L.llama_log_callback(lambda *a: None), ctypes.c_void_p(0))
+    quiet = L.llama_log_callback(lambda *a: None)  # kept alive: llama.cpp calls it
+    L.llama_log_set(quiet, ctypes.c_void_p(0))
     L.llama_backend_init()
     model = L.llama_model_load_from_file(path, L.llama_model_default_params())
     ids = [100 + i % 4000 for i in range(PROMPT)]

@@ -150,6 +150,7 @@ SNIPPETS = [
     "{{ 1234|round(-2) }} {{ -3|abs }} {{ 2.71|round(1, 'floor') }}",
     "{{ ml|indent }}|{{ ml|indent(2, true) }}|{{ ml|indent('> ', blank=true) }}",
     "{{ '<a href=\"x\">\\'&'|e }} {{ '<b>'|safe }} {{ ('<b>'|safe) + '<i>' }} {{ '<b>'|e|e }} {{ '<b>'|e ~ '<' }}",
+    "{{ ('<'|safe).join(['a', '&']) }} {{ ('<a>'|safe).replace('a', '&') }} {{ '<'|safe|replace('<', '>') }}",
     "{{ 1 is odd }} {{ 2 is even }} {{ 9 is divisibleby 3 }} {{ 9 is divisibleby(4) }} {{ 'A' is upper }} "
     "{{ n is number }} {{ f is float }} {{ t is boolean }} {{ t is number }} {{ t is integer }}",
     "{{ d is mapping }} {{ d is sequence }} {{ s is sequence }} {{ s is iterable }} {{ n is iterable }} "

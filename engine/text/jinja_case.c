@@ -53,17 +53,33 @@ static void add_upper(struct jtext *t, uint32_t cp, bool origin, bool title)
     }
 }
 
-/* Whether the nearest character beside pos, over those without case like accents, is a letter. */
-static bool cased_before(const struct jstr *s, size_t pos)
+/* Characters that a word's end is looked for through: Unicode's Case_Ignorable. */
+static bool is_case_ignorable(uint32_t cp)
 {
-    while (pos > 0) {
+    switch (category(cp)) {
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_SK:
+        return true;
+    default:
+        return cp == '\'' || cp == '.' || cp == ':' || cp == 0xB7 || cp == 0x2018 || cp == 0x2019 ||
+               cp == 0x2024 || cp == 0x2027;
+    }
+}
+
+/* Whether the nearest character in [from, pos) that counts is a letter with a case. */
+static bool cased_before(const struct jstr *s, size_t from, size_t pos)
+{
+    while (pos > from) {
         uint32_t cp = 0;
 
         do
             pos--;
-        while (pos > 0 && (s->data[pos] & 0xC0) == 0x80);
+        while (pos > from && (s->data[pos] & 0xC0) == 0x80);
         utf8_decode(s->data + pos, s->len - pos, &cp);
-        if (category(cp) != UTF8PROC_CATEGORY_MN && cp != '\'')
+        if (!is_case_ignorable(cp))
             return is_cased(cp);
     }
     return false;
@@ -75,15 +91,15 @@ static bool cased_after(const struct jstr *s, size_t pos)
         uint32_t cp = 0;
 
         pos += (size_t)utf8_decode(s->data + pos, s->len - pos, &cp);
-        if (category(cp) != UTF8PROC_CATEGORY_MN && cp != '\'')
+        if (!is_case_ignorable(cp))
             return is_cased(cp);
     }
     return false;
 }
 
-/* `pos` is where the character of n bytes stands: a capital sigma at a word's end has its own small
- * letter. */
-static void add_lower(struct jtext *t, const struct jstr *s, size_t pos, int n, uint32_t cp)
+/* `from` is where the lowered stretch begins, `pos` where the character stands: a capital sigma at
+ * a word's end has its own small letter. */
+static void add_lower(struct jtext *t, const struct jstr *s, size_t from, size_t pos, uint32_t cp)
 {
     size_t end;
     bool origin = js_origin(s, pos, &end);
@@ -91,7 +107,7 @@ static void add_lower(struct jtext *t, const struct jstr *s, size_t pos, int n, 
     if (cp == 0x130) { /* I with a dot: the one capital with a longer small letter */
         jt_add_cp(t, 'i', origin);
         jt_add_cp(t, 0x307, origin);
-    } else if (cp == 0x3A3 && cased_before(s, pos) && !cased_after(s, pos + (size_t)n)) {
+    } else if (cp == 0x3A3 && cased_before(s, from, pos) && !cased_after(s, pos + 2)) {
         jt_add_cp(t, 0x3C2, origin);
     } else {
         jt_add_cp(t, (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp), origin);
@@ -113,7 +129,7 @@ const struct jstr *jinja_case(struct jinja *j, const struct jstr *s, enum jcase 
         if (to == CASE_UPPER || (to == CASE_TITLE && !in_word) || (to == CASE_CAPITAL && pos == 0))
             add_upper(&t, cp, origin, to != CASE_UPPER);
         else
-            add_lower(&t, s, pos, n, cp);
+            add_lower(&t, s, 0, pos, cp);
         in_word = is_cased(cp);
         pos += (size_t)n;
     }
@@ -129,6 +145,7 @@ const struct jstr *jinja_title_filter(struct jinja *j, const struct jstr *s)
 {
     struct jtext t;
     bool at_start = true;
+    size_t word = 0; /* after the first character of the word */
 
     jt_init(&t, j);
     for (size_t pos = 0; pos < s->len && jinja_charge(j, pos % 8 == 0);) {
@@ -137,10 +154,12 @@ const struct jstr *jinja_title_filter(struct jinja *j, const struct jstr *s)
         int n = utf8_decode(s->data + pos, s->len - pos, &cp);
         bool origin = js_origin(s, pos, &end);
 
-        if (at_start)
+        if (at_start) {
             add_upper(&t, cp, origin, false);
-        else
-            add_lower(&t, s, pos, n, cp);
+            word = pos + (size_t)n;
+        } else {
+            add_lower(&t, s, word, pos, cp);
+        }
         at_start = begins_words(cp);
         pos += (size_t)n;
     }

@@ -90,20 +90,21 @@ static struct jval eval_slice(struct jinja *j, const struct expr *e)
 /* Evaluates a call's arguments; false after a failure. */
 static bool eval_args(struct jinja *j, const struct expr *e, struct jargs *out)
 {
-    struct jval *values = NULL;
     size_t n = e->n_args + e->n_named;
+    struct jval *values;
 
-    if (n != 0 && (values = jinja_alloc(j, n, sizeof *values)) == NULL)
+    *out = (struct jargs){.n_pos = e->n_args, .names = e->names, .n_named = e->n_named};
+    if (n == 0)
+        return j->status == ST_OK;
+    values = jinja_alloc(j, n, sizeof *values);
+    if (values == NULL)
         return false;
     for (size_t i = 0; i < e->n_args; i++)
         values[i] = jinja_eval(j, e->args[i]);
     for (size_t i = 0; i < e->n_named; i++)
         values[e->n_args + i] = jinja_eval(j, e->named[i]);
-    *out = (struct jargs){.pos = values,
-                          .n_pos = e->n_args,
-                          .names = e->names,
-                          .named = n == 0 ? NULL : values + e->n_args,
-                          .n_named = e->n_named};
+    out->pos = values;
+    out->named = values + e->n_args;
     return j->status == ST_OK;
 }
 

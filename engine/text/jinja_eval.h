@@ -62,6 +62,7 @@ void jinja_add_repr(struct jtext *t, struct jval v);
 void jinja_float_repr(double f, char out[JINJA_FLOAT_BYTES]);
 
 /* jinja_filters.c */
+struct jval jinja_filter_safe(struct jinja *j, struct jval self, const struct jval *a);
 struct jval jinja_filter_escape(struct jinja *j, struct jval self, const struct jval *a);
 
 /* jinja_json.c */

@@ -93,7 +93,7 @@ static struct jval marked(struct jinja *j, const struct jstr *s)
     return jv_str(copy);
 }
 
-static struct jval filter_safe(struct jinja *j, struct jval self, const struct jval *a)
+struct jval jinja_filter_safe(struct jinja *j, struct jval self, const struct jval *a)
 {
     (void)a;
     return marked(j, jinja_str(j, self));
@@ -371,7 +371,7 @@ static const struct jfunc filters[] = {
     {"trim", "chars?", filter_trim, NULL},
     {"replace", "old new count?", filter_replace, NULL},
     {"string", "", filter_string, NULL},
-    {"safe", "", filter_safe, NULL},
+    {"safe", "", jinja_filter_safe, NULL},
     {"escape", "", jinja_filter_escape, NULL},
     {"e", "", jinja_filter_escape, NULL},
     {"forceescape", "", filter_forceescape, NULL},

@@ -233,6 +233,7 @@ static struct stmt *parse_set(struct parser *p)
 static void parse_params(struct parser *p, struct jmacro_def *m)
 {
     struct expr_list defaults = {0};
+    bool has_default = false;
 
     parser_expect(p, TOK_LPAREN, "(");
     while (p->status == ST_OK && p->cur.type != TOK_RPAREN) {
@@ -247,8 +248,9 @@ static void parse_params(struct parser *p, struct jmacro_def *m)
         m->params = params;
         if (parser_skip(p, TOK_ASSIGN))
             value = parse_expression(p, true);
-        else if (m->n_params != 0 && defaults.items[m->n_params - 1] != NULL)
+        else if (has_default)
             parser_fail(p, ST_INVALID, "has a parameter without a default after one with");
+        has_default = value != NULL;
         parser_push(p, &defaults, value);
         m->n_params = defaults.n;
         if (!parser_skip(p, TOK_COMMA))

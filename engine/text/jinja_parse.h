@@ -47,6 +47,21 @@ struct expr_list {
 };
 void parser_push(struct parser *p, struct expr_list *list, struct expr *e);
 
+/* A node at the current line with its depth; never NULL, but never evaluated after a failure. */
+struct expr *parser_node(struct parser *p, enum expr_kind kind, struct expr *a, struct expr *b);
+struct expr *parser_constant(struct parser *p, struct jval v);
+void parser_set_args(struct parser *p, struct expr *e, const struct expr_list *list);
+/* Counts a child (NULL is fine) into the node's depth, which is bounded. */
+void parser_deepen(struct parser *p, struct expr *e, const struct expr *child);
+
+/* Parts of an expression, each beginning at the current token. */
+struct expr *parse_number(struct parser *p);
+struct expr *parse_string(struct parser *p); /* adjacent ones are one */
+struct expr *parse_primary(struct parser *p);
+/* Attributes, subscripts and calls after e; the test after "is". */
+struct expr *parse_postfix(struct parser *p, struct expr *e);
+struct expr *parse_call(struct parser *p, struct expr *callee);
+struct expr *parse_test(struct parser *p, struct expr *input);
 /* An expression; `with_cond`: "a if b else c" is allowed at its top. */
 struct expr *parse_expression(struct parser *p, bool with_cond);
 /* One expression or several with commas: a tuple. `until` is a name that ends it, or NULL. */

@@ -65,7 +65,7 @@ void jinja_float_repr(double f, char out[JINJA_FLOAT_BYTES])
         if (*p != '.')
             digits[n++] = *p;
     }
-    exp = atoi(strchr(text, 'e') + 1);
+    exp = (int)strtol(strchr(text, 'e') + 1, NULL, 10);
     if (exp >= -4 && exp < 16)
         positional(digits, n, exp, out);
     else

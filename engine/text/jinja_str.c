@@ -1,15 +1,14 @@
 /* Methods of strings. Pieces keep their origin. */
-#include "engine/text/jinja_eval.h"
+#include "engine/text/jinja_str.h"
 
 #include <string.h>
 
 #include "base/utf8.h"
+#include "engine/text/jinja_eval.h"
 #include "engine/text/jinja_lex.h"
-#include "engine/text/jinja_str.h"
 #include "engine/text/jinja_tables.h"
 
-/* The argument as a string; fails (and gives an empty one) when it is none. */
-static const struct jstr *string_arg(struct jinja *j, struct jval v)
+const struct jstr *jinja_string_arg(struct jinja *j, struct jval v)
 {
     if (v.type == JT_STRING)
         return v.s;
@@ -17,7 +16,7 @@ static const struct jstr *string_arg(struct jinja *j, struct jval v)
     return &js_empty;
 }
 
-static int64_t int_arg(struct jinja *j, struct jval v, int64_t missing)
+int64_t jinja_int_arg(struct jinja *j, struct jval v, int64_t missing)
 {
     if (v.type == JT_MISSING)
         return missing;
@@ -63,7 +62,7 @@ static struct jval strip(struct jinja *j, struct jval self, const struct jval *a
 {
     bool all = a[0].type == JT_MISSING || a[0].type == JT_NONE;
 
-    return jv_str(jinja_strip(j, self.s, all ? NULL : string_arg(j, a[0]), sides));
+    return jv_str(jinja_strip(j, self.s, all ? NULL : jinja_string_arg(j, a[0]), sides));
 }
 
 static struct jval str_strip(struct jinja *j, struct jval self, const struct jval *a)
@@ -79,173 +78,6 @@ static struct jval str_lstrip(struct jinja *j, struct jval self, const struct jv
 static struct jval str_rstrip(struct jinja *j, struct jval self, const struct jval *a)
 {
     return strip(j, self, a, STRIP_RIGHT);
-}
-
-static void push_slice(struct jinja *j, struct jseq *out, const struct jstr *s, size_t from,
-                       size_t to)
-{
-    jv_seq_push(j, out, jv_str(js_slice(j, s, from, to)));
-}
-
-static size_t skip_space(const struct jstr *s, size_t pos)
-{
-    size_t n;
-
-    while (pos < s->len && (n = lex_space(s->data + pos, s->len - pos)) != 0)
-        pos += n;
-    return pos;
-}
-
-static size_t skip_word(const struct jstr *s, size_t pos)
-{
-    while (pos < s->len && lex_space(s->data + pos, s->len - pos) == 0)
-        pos += (size_t)utf8_decode(s->data + pos, s->len - pos, NULL);
-    return pos;
-}
-
-static void split_words(struct jinja *j, struct jseq *out, const struct jstr *s, int64_t max)
-{
-    size_t pos = skip_space(s, 0);
-
-    for (; pos < s->len && j->status == ST_OK; max--) {
-        size_t end = max == 0 ? s->len : skip_word(s, pos); /* the rest stays as it is */
-
-        push_slice(j, out, s, pos, end);
-        pos = skip_space(s, end);
-    }
-}
-
-static void split_by(struct jinja *j, struct jseq *out, const struct jstr *s,
-                     const struct jstr *sep, int64_t max)
-{
-    size_t from = 0, at;
-
-    while (max-- != 0 && j->status == ST_OK && (at = js_find(j, s, sep, from)) != SIZE_MAX) {
-        push_slice(j, out, s, from, at);
-        from = at + sep->len;
-    }
-    push_slice(j, out, s, from, s->len);
-}
-
-static void reverse(struct jseq *seq)
-{
-    for (size_t i = 0; i < seq->n / 2; i++) {
-        struct jval v = seq->items[i];
-
-        seq->items[i] = seq->items[seq->n - 1 - i];
-        seq->items[seq->n - 1 - i] = v;
-    }
-}
-
-static void rsplit_by(struct jinja *j, struct jseq *out, const struct jstr *s,
-                      const struct jstr *sep, int64_t max)
-{
-    size_t to = s->len, at;
-
-    while (max-- != 0 && j->status == ST_OK &&
-           (at = js_rfind(j, js_slice(j, s, 0, to), sep)) != SIZE_MAX) {
-        push_slice(j, out, s, at + sep->len, to);
-        to = at;
-    }
-    push_slice(j, out, s, 0, to);
-    reverse(out);
-}
-
-/* The start of the word that ends at `to`. */
-static size_t word_start(const struct jstr *s, size_t to)
-{
-    while (to > 0) {
-        size_t p = to - 1;
-
-        while (p > 0 && (s->data[p] & 0xC0) == 0x80)
-            p--;
-        if (lex_space(s->data + p, to - p) != 0)
-            break;
-        to = p;
-    }
-    return to;
-}
-
-static void rsplit_words(struct jinja *j, struct jseq *out, const struct jstr *s, int64_t max)
-{
-    s = jinja_strip(j, s, NULL, STRIP_RIGHT);
-    for (; s->len != 0 && j->status == ST_OK; max--) {
-        size_t from = word_start(s, s->len);
-
-        if (max == 0)
-            from = 0;
-        push_slice(j, out, s, from, s->len);
-        s = jinja_strip(j, js_slice(j, s, 0, from), NULL, STRIP_RIGHT);
-    }
-    reverse(out);
-}
-
-static struct jval split(struct jinja *j, struct jval self, const struct jval *a, bool right)
-{
-    bool words = a[0].type == JT_MISSING || a[0].type == JT_NONE;
-    const struct jstr *sep = words ? NULL : string_arg(j, a[0]);
-    int64_t max = int_arg(j, a[1], -1);
-    struct jseq *out = jv_seq_new(j, SEQ_LIST, 0);
-
-    if (sep != NULL && sep->len == 0)
-        jinja_raise(j, "empty separator");
-    if (out == NULL || j->status != ST_OK)
-        return jv_none();
-    max = max < 0 ? -1 : max;
-    if (words && right)
-        rsplit_words(j, out, self.s, max);
-    else if (words)
-        split_words(j, out, self.s, max);
-    else if (right)
-        rsplit_by(j, out, self.s, sep, max);
-    else
-        split_by(j, out, self.s, sep, max);
-    return jv_seq(out);
-}
-
-static struct jval str_split(struct jinja *j, struct jval self, const struct jval *a)
-{
-    return split(j, self, a, false);
-}
-
-static struct jval str_rsplit(struct jinja *j, struct jval self, const struct jval *a)
-{
-    return split(j, self, a, true);
-}
-
-/* Bytes of the line end at s (Python's universal ones); 0: none is there. */
-static size_t line_end(const char *s, size_t len)
-{
-    uint32_t cp = 0;
-    int n = utf8_decode(s, len, &cp);
-
-    if (cp == '\r' && len > 1 && s[1] == '\n')
-        return 2;
-    return (cp >= '\n' && cp <= '\r') || (cp >= 0x1C && cp <= 0x1E) || cp == 0x85 || cp == 0x2028 ||
-                   cp == 0x2029
-               ? (size_t)n
-               : 0;
-}
-
-struct jseq *jinja_splitlines(struct jinja *j, const struct jstr *s, bool keep_ends)
-{
-    struct jseq *out = jv_seq_new(j, SEQ_LIST, 0);
-    size_t from = 0;
-
-    for (size_t pos = 0; out != NULL && pos < s->len && jinja_charge(j, pos % 64 == 0);) {
-        size_t end = line_end(s->data + pos, s->len - pos);
-
-        if (end == 0) {
-            pos += (size_t)utf8_decode(s->data + pos, s->len - pos, NULL);
-            continue;
-        }
-        push_slice(j, out, s, from, keep_ends ? pos + end : pos);
-        pos += end;
-        from = pos;
-    }
-    if (from < s->len)
-        push_slice(j, out, s, from, s->len);
-    return out;
 }
 
 static struct jval str_splitlines(struct jinja *j, struct jval self, const struct jval *a)
@@ -269,9 +101,9 @@ static struct jval affix(struct jinja *j, struct jval self, const struct jval *a
         return jv_none();
     }
     if (!jv_is_seq(a[0], SEQ_TUPLE))
-        return jv_bool(has_affix(self.s, string_arg(j, a[0]), end));
+        return jv_bool(has_affix(self.s, jinja_string_arg(j, a[0]), end));
     for (size_t i = 0; i < a[0].seq->n && jinja_charge(j, 1); i++)
-        any = any || has_affix(self.s, string_arg(j, a[0].seq->items[i]), end);
+        any = any || has_affix(self.s, jinja_string_arg(j, a[0].seq->items[i]), end);
     return jv_bool(any);
 }
 
@@ -287,7 +119,7 @@ static struct jval str_endswith(struct jinja *j, struct jval self, const struct 
 
 static struct jval remove_affix(struct jinja *j, struct jval self, const struct jval *a, bool end)
 {
-    const struct jstr *s = self.s, *cut = string_arg(j, a[0]);
+    const struct jstr *s = self.s, *cut = jinja_string_arg(j, a[0]);
 
     if (!has_affix(s, cut, end))
         return self;
@@ -367,12 +199,24 @@ const struct jstr *jinja_replace(struct jinja *j, const struct jstr *s, const st
     return from == 0 ? s : jt_finish(&t);
 }
 
+/* Text put into markup by its methods is escaped, and what comes out is markup. */
+static const struct jstr *put_in(struct jinja *j, const struct jstr *into, const struct jstr *s)
+{
+    return into->markup ? jinja_str(j, jinja_filter_escape(j, jv_str(s), NULL)) : s;
+}
+
+static struct jval made_from(struct jinja *j, const struct jstr *from, const struct jstr *s)
+{
+    return from->markup ? jinja_filter_safe(j, jv_str(s), NULL) : jv_str(s);
+}
+
 static struct jval str_replace(struct jinja *j, struct jval self, const struct jval *a)
 {
-    int64_t max = int_arg(j, a[2], -1);
+    const struct jstr *old = jinja_string_arg(j, a[0]), *with = jinja_string_arg(j, a[1]);
+    int64_t max = jinja_int_arg(j, a[2], -1);
 
-    return jv_str(
-        jinja_replace(j, self.s, string_arg(j, a[0]), string_arg(j, a[1]), max < 0 ? -1 : max));
+    with = put_in(j, self.s, with);
+    return made_from(j, self.s, jinja_replace(j, self.s, old, with, max < 0 ? -1 : max));
 }
 
 /* Index in code points of a byte position; -1 for none. */
@@ -383,7 +227,7 @@ static struct jval position(struct jinja *j, const struct jstr *s, size_t at)
 
 static struct jval str_find(struct jinja *j, struct jval self, const struct jval *a)
 {
-    int64_t from = int_arg(j, a[1], 0);
+    int64_t from = jinja_int_arg(j, a[1], 0);
 
     if (from < 0) {
         from += (int64_t)js_count(j, self.s);
@@ -391,13 +235,14 @@ static struct jval str_find(struct jinja *j, struct jval self, const struct jval
     }
     if (from > (int64_t)js_count(j, self.s))
         return jv_int(-1);
-    return position(j, self.s,
-                    js_find(j, self.s, string_arg(j, a[0]), js_offset(j, self.s, (size_t)from)));
+    return position(
+        j, self.s,
+        js_find(j, self.s, jinja_string_arg(j, a[0]), js_offset(j, self.s, (size_t)from)));
 }
 
 static struct jval str_rfind(struct jinja *j, struct jval self, const struct jval *a)
 {
-    return position(j, self.s, js_rfind(j, self.s, string_arg(j, a[0])));
+    return position(j, self.s, js_rfind(j, self.s, jinja_string_arg(j, a[0])));
 }
 
 static struct jval found(struct jinja *j, struct jval at)
@@ -419,7 +264,7 @@ static struct jval str_rindex(struct jinja *j, struct jval self, const struct jv
 
 static struct jval str_count(struct jinja *j, struct jval self, const struct jval *a)
 {
-    const struct jstr *sub = string_arg(j, a[0]);
+    const struct jstr *sub = jinja_string_arg(j, a[0]);
     int64_t n = 0;
     size_t at = 0;
 
@@ -441,14 +286,14 @@ static struct jval str_join(struct jinja *j, struct jval self, const struct jval
     for (size_t i = 0; i < items.n && jinja_charge(j, 1); i++) {
         if (i != 0)
             jt_add_str(&t, self.s);
-        jt_add_str(&t, string_arg(j, items.items[i]));
+        jt_add_str(&t, put_in(j, self.s, jinja_string_arg(j, items.items[i])));
     }
-    return jv_str(jt_finish(&t));
+    return made_from(j, self.s, jt_finish(&t));
 }
 
 static struct jval partition(struct jinja *j, struct jval self, const struct jval *a, bool right)
 {
-    const struct jstr *s = self.s, *sep = string_arg(j, a[0]);
+    const struct jstr *s = self.s, *sep = jinja_string_arg(j, a[0]);
     struct jseq *out = jv_seq_new(j, SEQ_TUPLE, 3);
     size_t at;
 
@@ -527,8 +372,8 @@ static const struct jfunc methods[] = {
     {"strip", "chars?", str_strip, NULL},
     {"lstrip", "chars?", str_lstrip, NULL},
     {"rstrip", "chars?", str_rstrip, NULL},
-    {"split", "sep? maxsplit?", str_split, NULL},
-    {"rsplit", "sep? maxsplit?", str_rsplit, NULL},
+    {"split", "sep? maxsplit?", jinja_str_split, NULL},
+    {"rsplit", "sep? maxsplit?", jinja_str_rsplit, NULL},
     {"splitlines", "keepends?", str_splitlines, NULL},
     {"startswith", "prefix start?", str_startswith, NULL},
     {"endswith", "suffix start?", str_endswith, NULL},

@@ -1,4 +1,4 @@
-/* What filters share with the methods of strings. */
+/* What filters and the methods of strings share. */
 #ifndef ENGINE_TEXT_JINJA_STR_H
 #define ENGINE_TEXT_JINJA_STR_H
 
@@ -6,6 +6,12 @@
 
 enum jinja_sides { STRIP_LEFT = 1, STRIP_RIGHT = 2 };
 
+/* The argument as a string, as an integer (`missing` when not given); fails when it is none. */
+const struct jstr *jinja_string_arg(struct jinja *j, struct jval v);
+int64_t jinja_int_arg(struct jinja *j, struct jval v, int64_t missing);
+/* a: sep, maxsplit. */
+struct jval jinja_str_split(struct jinja *j, struct jval self, const struct jval *a);
+struct jval jinja_str_rsplit(struct jinja *j, struct jval self, const struct jval *a);
 /* `chars` NULL: white space. */
 const struct jstr *jinja_strip(struct jinja *j, const struct jstr *s, const struct jstr *chars,
                                enum jinja_sides sides);

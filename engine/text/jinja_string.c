@@ -199,13 +199,13 @@ static bool grow_bytes(struct jtext *t, size_t len)
         jinja_stop(t->j, ST_TOO_LARGE, "builds a text that is too large");
         return false;
     }
-    if (need <= t->cap)
+    if (t->data != NULL && need <= t->cap)
         return true;
     cap = need < 64 ? 64 : need > SIZE_MAX / 2 ? need : need + need / 2;
     data = jinja_alloc(t->j, cap, 1);
     if (data == NULL)
         return false;
-    if (t->len != 0)
+    if (t->data != NULL)
         memcpy(data, t->data, t->len);
     t->data = data;
     t->cap = cap;
@@ -243,7 +243,7 @@ void jt_add(struct jtext *t, const char *data, size_t len, bool from_template)
 
 void jt_add_cp(struct jtext *t, uint32_t cp, bool from_template)
 {
-    char c[4];
+    char c[4] = {0};
 
     jt_add(t, c, utf8_encode(cp, c), from_template);
 }

@@ -238,6 +238,9 @@ static bool stage_admit(struct request *r)
         return refuse(r, &e);
     if (!find_price(i))
         return false;
+    /* Just started, or its engine is away: nothing is reserved for a job that can't run. */
+    if (!engine_link_is_ready(r->loop->link))
+        return refuse_kind(r, ERROR_UNAVAILABLE);
     i->ask = (struct quota_ask){
         .request = r->id,
         .tenant_id = who->tenant_id,

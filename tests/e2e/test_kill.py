@@ -114,6 +114,25 @@ def test_kill_9_in_mid_load(own_stack, victim):
     assert sum(r["output_tokens"] for r in report) == sum(r["output_tokens"] for r in rows)
 
 
+def test_without_an_engine_nothing_is_admitted(own_stack):
+    """A 503, no reservation, no row: also what a gateway does that has not found its engine yet."""
+    import os
+    import signal
+    stack = own_stack.start()
+    key = stack.new_key("early", rpm=1)
+    os.kill(stack.process.pid, signal.SIGSTOP)  # it would start another engine at once
+    try:
+        stack.kill("engine")
+        wait_for("the loss seen", lambda: not stack.is_ready(), 20 * SLOW)
+        r = stack.chat(key=key)
+        assert r.status_code == 503 and int(r.headers["retry-after"]) >= 1
+    finally:
+        os.kill(stack.process.pid, signal.SIGCONT)
+    stack.wait_ready()
+    assert stack.chat(key=key).status_code == 200
+    assert [r["outcome"] for r in stack.wait_rows(1, "t.name = 'early'")] == ["completed"]
+
+
 def test_a_frozen_redis_hangs_nobody(own_stack):
     import signal
     stack = own_stack.start()

@@ -296,6 +296,7 @@ static bool stage_journal(struct request *r)
     };
 
     i->admitted_at_us = a.admitted_at_us;
+    i->admitted_ns = clock_mono_ns();
     snprintf(a.model, sizeof a.model, "%s", i->model->id);
     snprintf(a.endpoint, sizeof a.endpoint, "%s",
              r->route->endpoint == ENDPOINT_CHAT ? "chat.completions" : "completions");

@@ -22,12 +22,13 @@ struct inference {
     struct price price;
     struct quota_ask ask;
     int64_t output_cap;
-    int64_t admitted_at_us;
+    int64_t admitted_at_us; /* wall clock */
+    int64_t admitted_ns;    /* monotonic: the wall clock may be set back meanwhile */
     struct billing_write write;
     struct engine_job *job; /* while it runs */
     bool ran;               /* it reached the engine */
     struct loop_timer deadline;
-    int64_t first_token_us;   /* wall clock; 0: none yet */
+    int64_t first_token_ns;   /* monotonic, as admitted_ns; 0: none yet */
     uint32_t progress_tokens; /* at the last progress record */
     int64_t progress_ms;
     struct engine_end end;

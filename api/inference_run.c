@@ -26,8 +26,8 @@ static void note_progress(struct inference *i, const struct engine_usage *u)
 
     if (u->output_tokens == 0)
         return;
-    if (i->first_token_us == 0)
-        i->first_token_us = clock_wall_us();
+    if (i->first_token_ns == 0)
+        i->first_token_ns = clock_mono_ns();
     if (u->output_tokens - i->progress_tokens < PROGRESS_TOKENS &&
         now - i->progress_ms < PROGRESS_MS)
         return;
@@ -61,10 +61,16 @@ static void on_deadline(void *arg)
     request_cancel(i->request, ERROR_TIMEOUT);
 }
 
-/* top_p 0 leaves the most probable token alone: the greedy choice. */
+/* top_p 0, or what is 0 as a float, leaves the most probable token alone: the greedy choice, which
+ * is temperature 0. The engine takes no top_p of 0. */
 static float temperature_of(const struct params *p)
 {
-    return p->top_p > 0 ? (float)p->temperature : 0.0F;
+    return (float)p->top_p > 0 ? (float)p->temperature : 0.0F;
+}
+
+static float top_p_of(const struct params *p)
+{
+    return (float)p->top_p > 0 ? (float)p->top_p : 1.0F;
 }
 
 static uint64_t seed_of(const struct params *p)
@@ -89,7 +95,7 @@ static enum status submit(struct inference *i)
         .n_prompt = i->prepare.n_ids,
         .max_tokens = (uint32_t)i->output_cap,
         .temperature = temperature_of(&i->params),
-        .top_p = (float)i->params.top_p,
+        .top_p = top_p_of(&i->params),
         .top_k = (int32_t)i->params.top_k,
         .seed = seed_of(&i->params),
         .stops = i->params.stops,
@@ -194,7 +200,7 @@ static void write_final(struct inference *i)
         .prompt_tokens = end->usage.prompt_tokens,
         .cached_tokens = end->usage.cached_tokens,
         .output_tokens = end->usage.output_tokens,
-        .ttft_us = i->first_token_us != 0 ? i->first_token_us - i->admitted_at_us : -1,
+        .ttft_us = i->first_token_ns != 0 ? (i->first_token_ns - i->admitted_ns) / 1000 : -1,
     };
 
     if (end->status == ST_OK)

@@ -26,6 +26,10 @@
 /* Prompts that the engine has not read yet. It reads between two steps, so this is far above what
  * can gather in a step; past it the engine is stuck. */
 #define OUT_BYTES_MAX (64u << 20)
+/* The engine gives a sign of life every second, or after its step. One that is silent for so long
+ * is frozen, and counts as dead: jobs that wait for it end, and it is ready when it greets again.
+ */
+#define SILENCE_MAX_MS 30000
 
 enum link_state {
     LINK_DOWN,     /* no socket; the timer will try again */
@@ -41,8 +45,8 @@ struct process_link {
     bool is_broken; /* found while callers are on the stack: taken down from the timer */
     int fd;
     struct loop_watch *watch;
-    struct loop_timer timer;
-    int64_t backoff_ms;
+    struct loop_timer timer, silence;
+    int64_t backoff_ms, heard_ms;
     struct buf in, out;
     uint64_t consumed_bytes, credit_bytes;
     struct job_table jobs;
@@ -98,6 +102,7 @@ static void take_down(struct process_link *l, const char *why)
     if (l->state != LINK_DOWN && why != NULL)
         log_warn(NULL, "engine.link", "socket=%s jobs=%u: %s", l->target->socket_path,
                  l->jobs.n_jobs, why);
+    loop_timer_stop(l->loop, &l->silence);
     loop_unwatch(l->loop, l->watch);
     l->watch = NULL;
     if (l->fd != -1)
@@ -323,6 +328,7 @@ static enum status read_some(struct process_link *l)
         if (n <= 0)
             return ST_CLOSED;
         l->in.len += (size_t)n;
+        l->heard_ms = loop_now_ms(l->loop);
         s = handle_frames(l);
         if (s != ST_OK)
             return s;
@@ -343,6 +349,25 @@ static void on_ready(void *arg, int events)
     }
     return_credit(l);
     flush(l);
+}
+
+static void watch_silence(struct process_link *l)
+{
+    loop_timer_start(l->loop, &l->silence, l->heard_ms + SILENCE_MAX_MS - loop_now_ms(l->loop));
+}
+
+/* If it was this loop that slept, what the engine said meanwhile is in the socket. */
+static void on_silence(void *arg)
+{
+    struct process_link *l = arg;
+
+    on_ready(l, LOOP_READ);
+    if (l->state == LINK_DOWN)
+        return;
+    if (loop_now_ms(l->loop) - l->heard_ms >= SILENCE_MAX_MS)
+        take_down(l, "the engine is silent");
+    else
+        watch_silence(l);
 }
 
 /* ---- connecting ---- */
@@ -371,6 +396,8 @@ static void greet(struct process_link *l)
     snprintf(hello.build, sizeof hello.build, "%s", l->target->build);
     wire_put_hello(&l->out, &hello);
     l->state = LINK_GREETING;
+    l->heard_ms = loop_now_ms(l->loop);
+    watch_silence(l);
     flush(l);
 }
 
@@ -410,8 +437,8 @@ static enum status link_open(const struct backend_target *t, struct loop *loop,
     l->target = t;
     l->loop = loop;
     l->fd = -1;
-    l->timer.on_timer = on_timer;
-    l->timer.arg = l;
+    l->timer = (struct loop_timer){.on_timer = on_timer, .arg = l};
+    l->silence = (struct loop_timer){.on_timer = on_silence, .arg = l};
     l->backoff_ms = BACKOFF_MIN_MS;
     l->out.limit = OUT_BYTES_MAX;
     job_table_init(&l->jobs);
@@ -466,9 +493,17 @@ static void put_submit(struct process_link *l, const struct process_job *j,
     wire_put_submit(&l->out, &v);
 }
 
+/* What the engine's decoder refuses ends the connection and every job on it: so it isn't sent.
+ * Compared so that NaN fails. */
+static bool is_sampling_sendable(const struct engine_submit *s)
+{
+    return s->temperature >= 0 && s->temperature <= 2 && s->top_p > 0 && s->top_p <= 1 &&
+           s->top_k >= 0;
+}
+
 static bool is_sendable(const struct process_link *l, const struct engine_submit *s)
 {
-    return s->n_stops <= WIRE_STOPS_MAX && s->n_prompt > 0 &&
+    return is_sampling_sendable(s) && s->n_stops <= WIRE_STOPS_MAX && s->n_prompt > 0 &&
            s->n_prompt <= l->target->context_tokens &&
            s->n_prompt < (WIRE_FRAME_BYTES_MAX - 4096) / sizeof s->prompt[0];
 }

@@ -150,3 +150,19 @@ def test_nothing_of_it_was_reserved_or_billed(stack, key):
     r = stack.chat(key=key)
     assert r.status_code == 200
     assert int(r.headers["x-ratelimit-remaining-requests"]) == 999
+
+
+def test_top_p_0_is_the_greedy_choice_and_disturbs_nobody(stack):
+    """Allowed by the API, refused by the engine's frames: it must not end the connection that all share."""
+    key = stack.new_key("top-p")
+    greedy = stack.chat("Count to ten.", key=key, temperature=0).json()["choices"][0]["message"]["content"]
+    body = {**GOOD, "max_tokens": 100, "ignore_eos": True, "stream": True}
+    with httpx2.Client(timeout=60 * SLOW) as c, c.stream(
+            "POST", stack.base + "/v1/chat/completions", json=body, headers={"authorization": f"Bearer {key}"}) as other:
+        parts = other.iter_text()
+        next(parts)
+        for top_p in (0, -0.0, 1e-50):
+            r = stack.chat("Count to ten.", key=key, temperature=1.5, top_p=top_p)
+            assert r.status_code == 200, r.text
+            assert r.json()["choices"][0]["message"]["content"] == greedy
+        assert "".join(parts).endswith("data: [DONE]\n\n")

@@ -148,6 +148,24 @@ def test_a_frozen_redis_hangs_nobody(own_stack):
     wait_for("service again", lambda: stack.chat().status_code == 200, 20 * SLOW, 0.3)
 
 
+def test_a_frozen_engine_hangs_nobody(own_stack):
+    """An engine that is there and says nothing counts as dead after half a minute, and serves again when it wakes."""
+    import os
+    import signal
+    stack = own_stack.start()
+    key = stack.new_key("frozen")
+    pid = stack.kill("engine", signal.SIGSTOP)
+    try:
+        r = stack.chat(key=key)
+        assert r.status_code == 503 and int(r.headers["retry-after"]) >= 1
+        assert not stack.is_ready()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    stack.wait_ready()
+    assert stack.chat(key=key).status_code == 200
+    assert [r["outcome"] for r in stack.wait_rows(2, "t.name = 'frozen'")] == ["failed", "completed"]
+
+
 def test_postgres_away_costs_nothing_but_the_wait(own_stack):
     """Cached principals serve; usage waits in the journal."""
     import os

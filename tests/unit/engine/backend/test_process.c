@@ -1,6 +1,7 @@
 #include "engine/backend/backend.h"
 
 #include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -141,6 +142,34 @@ static void test_a_closed_connection_cancels_its_jobs(void **state)
     assert_int_equal(j.end.usage.output_tokens, j.n_frames);
     assert_int_equal(engine_link_open(r.engine, r.loop, &r.link), ST_OK);
     engine_rig_await_idle(&r);
+    rig_job_dispose(&j);
+    engine_rig_close(&r);
+}
+
+static void test_sampling_that_the_engine_would_refuse_fails_its_job_alone(void **state)
+{
+    const struct {
+        float temperature, top_p;
+        int32_t top_k;
+    } bad[] = {{0, -1, 0}, {0, 1.5F, 0}, {0, NAN, 0}, {-1, 1, 0}, {NAN, 1, 0}, {1, 1, -1}};
+    struct engine_submit good = request(400);
+    struct rig_job j = {0}, refused = {0};
+    struct engine_rig r;
+
+    (void)state;
+    rig_up(&r);
+    assert_int_equal(rig_job_submit(&r, &j, &good), ST_OK);
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        struct engine_submit s = request(4);
+
+        s.temperature = bad[i].temperature;
+        s.top_p = bad[i].top_p;
+        s.top_k = bad[i].top_k;
+        assert_int_equal(rig_job_submit(&r, &refused, &s), ST_INVALID);
+    }
+    rig_job_await(&r, &j);
+    assert_int_equal(j.end.status, ST_OK);
+    assert_int_equal(j.end.usage.output_tokens, 400);
     rig_job_dispose(&j);
     engine_rig_close(&r);
 }
@@ -582,6 +611,7 @@ int main(void)
         cmocka_unit_test(test_nothing_comes_past_a_stop_string),
         cmocka_unit_test(test_a_cancelled_job_ends_with_its_counts_and_frees_its_pages),
         cmocka_unit_test(test_a_closed_connection_cancels_its_jobs),
+        cmocka_unit_test(test_sampling_that_the_engine_would_refuse_fails_its_job_alone),
         cmocka_unit_test(test_max_tokens_0_computes_the_prompt_only),
         cmocka_unit_test(test_nan_fails_its_job_alone_and_costs_nothing),
         cmocka_unit_test(test_little_credit_slows_a_job_and_loses_nothing),

@@ -101,7 +101,7 @@ const struct config_key config_keys[] = {
     INT("server.admin_port", admin_port, "9090", 0, 65535, "Health and metrics. 0: none."),
     INT("server.loops", http_loops, "1", 1, 64,
         "Threads that serve HTTP. One carries thousands of streams; the engine needs the cores."),
-    INT("server.body_max_bytes", body_max_bytes, "8388608", 1024, 256 * MIB,
+    INT("server.body_max_bytes", body_max_bytes, "8388608", 1024, 64 * MIB,
         "Largest request body; more is a 413."),
     INT("server.buffered_max_bytes", buffered_max_bytes, "268435456", 1024, INT64_C(1) << 36,
         "Request bodies held at one time, all requests of a loop together; more is a 503."),

@@ -37,7 +37,8 @@ local function time_until(level, wanted, limit)
     return ceil_div(wanted - level, limit)
 end
 
--- Units in the bucket now. A clock that went back brings nothing.
+-- Units in the bucket now. A clock that went back brings nothing, and is counted from: a bucket that
+-- only refuses would else gain nothing until the clock is where it was.
 local function level_now(key, limit, now)
     local capacity = limit * UNIT
     local state = redis.call('HMGET', key, 'level', 'at')
@@ -45,7 +46,11 @@ local function level_now(key, limit, now)
         return capacity
     end
     local level = math.max(tonumber(state[1]), capacity - EXACT_MAX)
-    local elapsed = math.max(now - tonumber(state[2]), 0)
+    local elapsed = now - tonumber(state[2])
+    if elapsed < 0 then
+        redis.call('HSET', key, 'at', int(now))
+        elapsed = 0
+    end
     if elapsed >= time_until(level, capacity, limit) then
         return capacity
     end

@@ -175,6 +175,22 @@ static void test_a_clock_that_goes_back_brings_nothing(void **state)
     assert_int_equal(take(300, 600, 1).code, 1);
 }
 
+/* An empty bucket only refuses; it must fill from the new time on, as the refusal says. */
+static void test_a_clock_that_goes_back_delays_no_refill(void **state)
+{
+    struct answer a;
+
+    (void)state;
+    now_us = START_US;
+    assert_int_equal(take(42, 600, 600).code, 0);
+    now_us -= INT64_C(3600) * 1000000;
+    a = take(42, 600, 300);
+    assert_int_equal(a.code, 1);
+    assert_int_equal(a.wait_us, 30 * 1000000);
+    now_us += a.wait_us;
+    assert_int_equal(take(42, 600, 300).code, 0);
+}
+
 static void test_a_lowered_limit_holds_at_once(void **state)
 {
     (void)state;
@@ -241,6 +257,7 @@ int main(void)
         cmocka_unit_test(test_retry_after_is_exact_to_the_microsecond),
         cmocka_unit_test(test_it_is_full_after_reset),
         cmocka_unit_test(test_a_clock_that_goes_back_brings_nothing),
+        cmocka_unit_test(test_a_clock_that_goes_back_delays_no_refill),
         cmocka_unit_test(test_a_lowered_limit_holds_at_once),
     };
     int failed;

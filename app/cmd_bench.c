@@ -40,6 +40,7 @@ static bool parse_batches(struct bench *b, const char *list)
     long long n;
 
     b->n_batches = 0;
+    b->most = 0;
     if (strlen(list) >= sizeof copy)
         return false;
     strcpy(copy, list);
@@ -61,18 +62,26 @@ static const struct option options[] = {
     {NULL, 0, NULL, 0},
 };
 
-static bool take_option(struct bench *b, int c)
+static bool take_number(struct bench *b, int c)
 {
     switch (c) {
     case PROMPT_TOKENS:
         return local_number(optarg, 1, 1 << 20, &b->prompt_tokens);
     case GEN_TOKENS:
         return local_number(optarg, 1, 1 << 20, &b->gen_tokens);
-    case BATCH:
+    default: /* BATCH */
         return parse_batches(b, optarg);
-    default:
-        return local_option(&b->local, c, optarg);
     }
+}
+
+static bool take_option(struct bench *b, int c)
+{
+    if (c != PROMPT_TOKENS && c != GEN_TOKENS && c != BATCH)
+        return local_option(&b->local, c, optarg);
+    if (take_number(b, c))
+        return true;
+    fprintf(stderr, "%s is not a value that this option takes\n", optarg);
+    return false;
 }
 
 /* Any ids do: the work doesn't depend on them. These don't repeat soon. */
@@ -203,8 +212,6 @@ int cmd_bench(int argc, char **argv)
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
         if (c == LOCAL_HELP)
             return usage(stdout, 0);
-        if (c == BATCH)
-            b.most = 0;
         if (!take_option(&b, c))
             return usage(stderr, EXIT_USAGE);
     }

@@ -165,7 +165,7 @@ static void print_json(struct generate *g)
     for (size_t i = 0; i < g->generated.n; i++)
         buf_printf(&b, "%s%d", i == 0 ? "" : ",", g->generated.ids[i]);
     buf_puts(&b, "],\"text\":");
-    json_put_cstr(&b, buf_cstr(&g->text));
+    json_put_string(&b, buf_cstr(&g->text), g->text.len); /* a token may be a NUL byte */
     buf_puts(&b, ",\"finish_reason\":");
     json_put_cstr(&b, g->finish_reason);
     buf_printf(&b, ",\"prompt_tokens\":%zu}", g->ids.n);

@@ -66,12 +66,15 @@ static enum status encode(struct engine_prepare *p, const struct text_span *span
 
 /* ---- chat ---- */
 
+/* By the template's own hand: a user who writes the text of BOS gets those characters, and the
+ * prompt still its BOS. */
 static bool begins_with_bos(const struct served_model *m, const struct rendered *r)
 {
     const char *bos = tokenizer_bos_text(m->tokenizer);
     size_t len = strlen(bos);
 
-    return len > 0 && r->len >= len && memcmp(r->text, bos, len) == 0;
+    return len > 0 && r->n_spans > 0 && r->spans[0].from_template && r->spans[0].len >= len &&
+           memcmp(r->text, bos, len) == 0;
 }
 
 static enum status encode_rendered(struct engine_prepare *p, const struct rendered *r)

@@ -49,7 +49,8 @@ static enum status take_path(int fd, const struct sockaddr_un *a, struct reason 
     if (errno != EADDRINUSE)
         return fail(why, ST_IO, "cannot make the socket %s: %s", a->sun_path, strerror(errno));
     if (!is_stale(a))
-        return fail(why, ST_CONFLICT, "the socket %s is in use by another process", a->sun_path);
+        return fail(why, ST_CONFLICT, "%s is in use: another process serves it, or it is no socket",
+                    a->sun_path);
     if (unlink(a->sun_path) == -1 || bind_to(fd, a) == -1)
         return fail(why, ST_IO, "cannot replace the socket %s: %s", a->sun_path, strerror(errno));
     return ST_OK;

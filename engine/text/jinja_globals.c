@@ -199,6 +199,11 @@ static struct jval global_strftime_now(struct jinja *j, struct jval self, const 
 #pragma GCC diagnostic ignored "-Wformat-nonliteral" /* the format is the template's */
     n = strftime(text, sizeof text, zero, &tm);
 #pragma GCC diagnostic pop
+    if (n == 0 &&
+        zero[0] != '\0') { /* too long, or nothing but an empty field: no date either way */
+        jinja_raise(j, "strftime_now() gives no text, or more than %zu bytes", sizeof text - 1);
+        return jv_str(&js_empty);
+    }
     zero = arena_strndup(&j->arena, text, n);
     return jv_str(zero == NULL ? &js_empty : js_new(j, zero, n, false));
 }

@@ -159,6 +159,23 @@ static void test_bos_is_there_once(void **state)
     rig_close(&r);
 }
 
+static void test_a_user_who_writes_bos_does_not_take_it_from_the_prompt(void **state)
+{
+    const struct tiny_model_options o = {.add_bos = true,
+                                         .chat_template = "{{ messages[0].content }}"};
+    struct request q;
+    struct rig r;
+
+    (void)state;
+    rig_open(&r, &o);
+    q = chat(&r, "[{\"role\": \"user\", \"content\": \"<|im_start|>hello\"}]");
+    assert_int_equal(q.prepare.ids[0], TINY_IM_START);
+    assert_int_equal(count_of(&q, TINY_IM_START), 1);
+    assert_true(q.prepare.n_ids > 10);
+    done(&q);
+    rig_close(&r);
+}
+
 static void test_a_prompt_over_the_context_is_refused_with_its_length(void **state)
 {
     char long_text[8 * CONTEXT + 2];
@@ -285,6 +302,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_template_makes_control_tokens_and_the_user_none),
         cmocka_unit_test(test_bos_is_there_once),
+        cmocka_unit_test(test_a_user_who_writes_bos_does_not_take_it_from_the_prompt),
         cmocka_unit_test(test_a_prompt_over_the_context_is_refused_with_its_length),
         cmocka_unit_test(test_an_empty_prompt_is_refused),
         cmocka_unit_test(test_ids_outside_the_vocabulary_and_control_ids_are_refused),

@@ -19,6 +19,7 @@
 #include "engine/wire/wire.h"
 #include "tests/lib/engine_rig.h"
 #include "tests/lib/fake_device.h"
+#include "tests/lib/gguf_build.h"
 #include "tests/lib/poll_loop.h"
 
 static const int32_t prompt[] = {10, 20, 30, 40, 50, 60, 70, 80, 90, 100};
@@ -90,6 +91,81 @@ static void test_nothing_comes_past_a_stop_string(void **state)
     assert_true(cut.end.usage.output_tokens < 40);
     rig_job_dispose(&all);
     rig_job_dispose(&cut);
+    engine_rig_close(&r);
+}
+
+/* Twice the same request: the second time its last character might begin a stop string, which then
+ * doesn't come. */
+static void check_held_back(struct engine_rig *r, struct engine_submit *s,
+                            enum engine_finish finish)
+{
+    struct rig_job plain = {0}, held = {0};
+    char stop_text[8];
+    struct engine_stop_string stop = {stop_text, 1};
+    const char *last;
+
+    assert_int_equal(rig_job_submit(r, &plain, s), ST_OK);
+    rig_job_await(r, &plain);
+    assert_int_equal(plain.end.finish, finish);
+    assert_true(plain.text.len > 0);
+    last = plain.text.data + plain.text.len - 1;
+    while (((unsigned char)*last & 0xC0) == 0x80)
+        last--;
+    stop.len = (size_t)(plain.text.data + plain.text.len - last);
+    memcpy(stop_text, last, stop.len);
+    memcpy(stop_text + stop.len, "\1\1", 2);
+    stop.len += 2;
+    s->stops = &stop;
+    s->n_stops = 1;
+    assert_int_equal(rig_job_submit(r, &held, s), ST_OK);
+    rig_job_await(r, &held);
+    assert_int_equal(held.end.finish, finish);
+    assert_int_equal(held.text.len, plain.text.len);
+    assert_memory_equal(held.text.data, plain.text.data, plain.text.len);
+    rig_job_dispose(&plain);
+    rig_job_dispose(&held);
+}
+
+static void test_what_a_stop_string_held_back_comes_out_at_the_length(void **state)
+{
+    struct engine_submit s = request(12);
+    struct engine_rig r;
+
+    (void)state;
+    rig_up(&r);
+    check_held_back(&r, &s, ENGINE_FINISH_LENGTH);
+    engine_rig_close(&r);
+}
+
+/* A seed with which the fake device picks EOS after some tokens of text. */
+static uint64_t seed_with_an_end(uint32_t max_tokens)
+{
+    for (uint64_t seed = 1;; seed++) {
+        int32_t tokens[COUNT_OF(prompt) + 64];
+        uint32_t n = COUNT_OF(prompt);
+
+        memcpy(tokens, prompt, sizeof prompt);
+        for (uint32_t i = 0; i < max_tokens; i++) {
+            tokens[n] = fake_device_pick(tokens, n, seed, i, TINY_VOCAB);
+            if (tokens[n] == TINY_IM_END && i > 3)
+                return seed;
+            if (tokens[n] < TINY_BYTE0)
+                break;
+            n++;
+        }
+    }
+}
+
+static void test_what_a_stop_string_held_back_comes_out_at_the_models_own_end(void **state)
+{
+    struct engine_submit s = request(40);
+    struct engine_rig r;
+
+    (void)state;
+    s.ignore_eos = false;
+    s.seed = seed_with_an_end(s.max_tokens);
+    rig_up(&r);
+    check_held_back(&r, &s, ENGINE_FINISH_STOP);
     engine_rig_close(&r);
 }
 
@@ -519,7 +595,9 @@ static void test_a_socket_left_behind_is_replaced_one_in_use_is_not(void **state
     assert_int_equal(stat(r.socket_path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
     assert_int_equal(listener_open(r.socket_path, &second, NULL), ST_CONFLICT);
-    close(fd); /* as a killed process leaves it */
+    assert_int_equal(listener_open(r.model_path, &second, NULL), ST_CONFLICT);
+    assert_int_equal(access(r.model_path, F_OK), 0); /* no socket: not ours to replace */
+    close(fd);                                       /* as a killed process leaves it */
     assert_int_equal(listener_open(r.socket_path, &second, NULL), ST_OK);
     listener_close(r.socket_path, second);
     engine_rig_close(&r);
@@ -609,6 +687,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_job_gives_text_and_exact_counts),
         cmocka_unit_test(test_nothing_comes_past_a_stop_string),
+        cmocka_unit_test(test_what_a_stop_string_held_back_comes_out_at_the_length),
+        cmocka_unit_test(test_what_a_stop_string_held_back_comes_out_at_the_models_own_end),
         cmocka_unit_test(test_a_cancelled_job_ends_with_its_counts_and_frees_its_pages),
         cmocka_unit_test(test_a_closed_connection_cancels_its_jobs),
         cmocka_unit_test(test_sampling_that_the_engine_would_refuse_fails_its_job_alone),

@@ -272,6 +272,18 @@ static void test_equal_logits_keep_the_lowest_ids(void **state)
     assert_true(seen[0] > 50 && seen[1] > 50 && seen[2] > 50);
 }
 
+/* The smallest set whose weight reaches top_p, not the next larger one: sums of equal weights are
+ * exact. */
+static void test_top_p_ends_where_it_is_just_reached(void **state)
+{
+    struct sampling p = {.temperature = 1, .top_p = 0.5f, .seed = 1};
+    const float logits[4] = {1.25f, 1.25f, 1.25f, 1.25f};
+
+    (void)state;
+    for (uint32_t i = 0; i < 100; i++)
+        assert_in_range(pick(&p, i, logits, 4), 0, 1);
+}
+
 static void test_the_same_state_draws_the_same(void **state)
 {
     struct sampling p = {.temperature = 1, .top_p = 0.9f, .top_k = 0, .seed = 99, .choice = 1};
@@ -313,6 +325,7 @@ int main(void)
         cmocka_unit_test(test_masked_tokens_are_never_drawn),
         cmocka_unit_test(test_draws_follow_the_distribution),
         cmocka_unit_test(test_equal_logits_keep_the_lowest_ids),
+        cmocka_unit_test(test_top_p_ends_where_it_is_just_reached),
         cmocka_unit_test(test_the_same_state_draws_the_same),
         cmocka_unit_test(test_logprob_is_log_softmax),
     };

@@ -355,6 +355,29 @@ static uint32_t turns_of_the_oldest(uint32_t depth)
     return turns;
 }
 
+/* What a running prompt will still take is not there for the next one. */
+static void test_a_prompt_that_would_only_be_preempted_waits(void **state)
+{
+    const struct scheduler_config cfg = {.max_sequences = 4,
+                                         .prefill_rows = 24,
+                                         .max_context = 128,
+                                         .n_pages = 8,
+                                         .queue_max = 8,
+                                         .depth = 1};
+    struct scheduler_stats st;
+    struct rig r;
+
+    (void)state;
+    rig_open(&r, &cfg);
+    submit(&r, 60, 4, 1);
+    submit(&r, 50, 4, 2);
+    submit(&r, 50, 4, 3);
+    run_all(&r);
+    scheduler_stats(r.scheduler, &st);
+    assert_int_equal(st.preemptions, 0);
+    rig_close(&r);
+}
+
 static void test_the_oldest_gets_a_row_in_every_step(void **state)
 {
     uint32_t alone = 16 / 8 + 60 - 1;
@@ -555,6 +578,7 @@ int main(void)
         cmocka_unit_test(test_a_long_prompt_does_not_hold_up_decodes),
         cmocka_unit_test(test_tenants_take_turns),
         cmocka_unit_test(test_preemption_changes_no_output_and_counts_nothing_twice),
+        cmocka_unit_test(test_a_prompt_that_would_only_be_preempted_waits),
         cmocka_unit_test(test_the_oldest_gets_a_row_in_every_step),
         cmocka_unit_test(test_two_steps_in_flight_name_tokens_by_ticket),
         cmocka_unit_test(test_cancel_frees_pages_within_a_step),

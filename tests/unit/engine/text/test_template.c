@@ -244,6 +244,7 @@ static void memory_and_output_are_bounded(void **state)
                    ST_TOO_LARGE, "");
     expect_failure("{% for i in range(99) %}{{ 'x' * 9999999 }}{% endfor %}", ST_TOO_LARGE, "");
     expect_failure("{{ range(200000) }}", ST_INVALID, "range");
+    expect_failure("{{ strftime_now('%Y' * 1000) }}", ST_INVALID, "strftime_now");
 }
 
 static void output_stops_at_the_callers_limit(void **state)

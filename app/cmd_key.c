@@ -15,6 +15,8 @@
 #include "base/json.h"
 #include "base/size.h"
 
+#define EXPIRY_MAX_S (36500 * INT64_C(86400))
+
 static const char help[] =
     "usage: sluice key create --config FILE --tenant NAME [OPTION...]\n"
     "       sluice key list --config FILE [--tenant NAME] [--json]\n"
@@ -76,11 +78,11 @@ static bool parse_duration(const char *text, int64_t *out_s)
 
     errno = 0;
     n = strtoll(text, &rest, 10);
-    if (errno != 0 || rest == text || n <= 0 || n > 36500 * INT64_C(86400) || strlen(rest) != 1)
+    if (errno != 0 || rest == text || n <= 0 || strlen(rest) != 1)
         return false;
     for (size_t i = 0; i < COUNT_OF(units); i++)
         if (units[i].unit == *rest)
-            return !__builtin_mul_overflow(n, units[i].seconds, out_s);
+            return !__builtin_mul_overflow(n, units[i].seconds, out_s) && *out_s <= EXPIRY_MAX_S;
     return false;
 }
 
@@ -105,14 +107,16 @@ bool parse_expiry(const char *text, int64_t now_s, int64_t *out_s)
     struct tm tm = {0};
     int64_t offset_s, s;
     const char *rest;
+    int day;
 
     if (parse_duration(text, &s))
         return !__builtin_add_overflow(now_s, s, out_s);
     rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
     if (rest == NULL || !parse_offset(rest, &offset_s))
         return false;
+    day = tm.tm_mday;
     *out_s = timegm(&tm) - offset_s;
-    return true;
+    return tm.tm_mday == day; /* the 31st of a short month becomes another day */
 }
 
 static bool use_expiry(const char *text, int64_t *out_s)

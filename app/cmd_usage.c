@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -47,11 +48,13 @@ static bool parse_time(const char *text, int64_t *out)
 
     for (size_t i = 0; i < COUNT_OF(forms); i++) {
         struct tm tm = {.tm_isdst = 0};
+        int day;
 
         end = strptime(text, forms[i], &tm);
         if (end != NULL && *end == '\0') {
+            day = tm.tm_mday;
             *out = timegm(&tm);
-            return true;
+            return tm.tm_mday == day; /* the 31st of a short month becomes another day */
         }
     }
     errno = 0;
@@ -167,6 +170,26 @@ static enum status write_usage(const struct options *o, struct pg *pg, int fd, s
     return s;
 }
 
+/* Pipes and devices take the rows themselves: no other file may come in their place. */
+static bool is_special(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+static enum status write_to_special(const struct options *o, struct pg *pg, struct reason *why)
+{
+    int fd = open(o->out, O_WRONLY | O_CLOEXEC);
+    enum status s;
+
+    if (fd == -1)
+        return fail(why, ST_IO, "%s: %s", o->out, strerror(errno));
+    s = write_usage(o, pg, fd, why);
+    close(fd);
+    return s;
+}
+
 /* The file is complete or not there: it is written under another name first. */
 static enum status write_to_file(const struct options *o, struct pg *pg, struct reason *why)
 {
@@ -190,6 +213,13 @@ static enum status write_to_file(const struct options *o, struct pg *pg, struct 
     return s;
 }
 
+static enum status write_out(const struct options *o, struct pg *pg, struct reason *why)
+{
+    if (o->out == NULL)
+        return write_usage(o, pg, STDOUT_FILENO, why);
+    return is_special(o->out) ? write_to_special(o, pg, why) : write_to_file(o, pg, why);
+}
+
 static enum status run(const struct options *o, struct reason *why)
 {
     struct config *cfg = NULL;
@@ -201,7 +231,7 @@ static enum status run(const struct options *o, struct reason *why)
     if (s == ST_OK)
         s = pg_open(cfg != NULL ? cfg->postgres_conninfo : o->conninfo, &pg, why);
     if (s == ST_OK)
-        s = o->out != NULL ? write_to_file(o, pg, why) : write_usage(o, pg, STDOUT_FILENO, why);
+        s = write_out(o, pg, why);
     pg_close(pg);
     config_free(cfg);
     return s;

@@ -8,6 +8,7 @@
 #include "auth/keys.h"
 #include "base/id.h"
 #include "base/size.h"
+#include "base/utf8.h"
 
 #define LIMIT_MAX       100000000
 #define CONCURRENCY_MAX 1000000
@@ -83,6 +84,24 @@ static enum status check_limits(const char *whose, const struct auth_limits *l, 
     return ST_OK;
 }
 
+/* A label is printed in lists: a control character in it would be an order to the terminal. */
+static enum status check_label(const char *label, struct reason *why)
+{
+    size_t len = strlen(label);
+    uint32_t cp;
+
+    if (len > LABEL_BYTES_MAX)
+        return fail_param(why, ST_INVALID, "name", "name: at most %d bytes", LABEL_BYTES_MAX);
+    for (size_t i = 0; i < len;) {
+        int n = utf8_decode(label + i, len - i, &cp);
+
+        if (n <= 0 || cp < 0x20 || (cp >= 0x7F && cp < 0xA0))
+            return fail_param(why, ST_INVALID, "name", "name: UTF-8 without control characters");
+        i += (size_t)n;
+    }
+    return ST_OK;
+}
+
 static enum status check_spec(const struct key_spec *spec, struct reason *why)
 {
     enum status s = check_name("tenant", spec->tenant, why);
@@ -93,8 +112,8 @@ static enum status check_spec(const struct key_spec *spec, struct reason *why)
         s = check_limits("the key", &spec->key_limits, 0, why);
     if (s == ST_OK)
         s = check_limits("the tenant", &spec->tenant_limits, -1, why);
-    if (s == ST_OK && strlen(spec->name) > LABEL_BYTES_MAX)
-        s = fail_param(why, ST_INVALID, "name", "name: at most %d bytes", LABEL_BYTES_MAX);
+    if (s == ST_OK)
+        s = check_label(spec->name, why);
     if (s == ST_OK && (spec->scopes == 0 || spec->scopes > 7))
         s = fail_param(why, ST_INVALID, "scopes", "scopes: at least one");
     return s;

@@ -60,7 +60,10 @@ void billing_close(struct billing *b, int64_t deadline_ms)
 
 bool billing_is_ready(const struct billing *b)
 {
-    return poster_is_ready(b->poster);
+    struct journal_stats j;
+
+    journal_stats(b->journal, &j);
+    return poster_is_ready(b->poster) && j.is_ok;
 }
 
 enum status billing_price(struct billing *b, const char *model, struct price *out)

@@ -40,7 +40,8 @@ MUST_CHECK enum status billing_open(const struct billing_config *cfg, struct bil
 /* Posts what it can within deadline_ms, flushes the journal, stops. Unposted rows stay in the
  * journal. */
 void billing_close(struct billing *b, int64_t deadline_ms);
-/* Replayed rows were posted once (Postgres was reached) and prices are loaded. */
+/* Replayed rows were posted once (Postgres was reached), prices are loaded, and the journal can be
+ * written. */
 bool billing_is_ready(const struct billing *b);
 
 /* The price in force for a model now, from a snapshot that the poster's thread refreshes: its own,

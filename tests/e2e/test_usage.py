@@ -4,6 +4,8 @@ import concurrent.futures as futures
 import csv
 import io
 import json
+import os
+import subprocess
 import time
 
 import httpx2
@@ -113,3 +115,22 @@ def test_no_secret_prompt_or_completion_in_a_log(stack):
     assert word not in logs
     assert key.split("-")[3] not in logs
     assert len(text) < 8 or text not in logs
+
+
+def test_a_report_into_a_device_leaves_it_there(stack, tmp_path):
+    """A link to one here: what is renamed over is gone."""
+    sink, pipe = tmp_path / "sink", tmp_path / "pipe"
+    sink.symlink_to("/dev/null")
+    stack.cli("usage", "--config", str(stack.config), "--out", str(sink))
+    assert sink.is_symlink() and sink.is_char_device()
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True) as cat:
+        stack.cli("usage", "--config", str(stack.config), "--out", str(pipe))
+        assert cat.communicate()[0].startswith("request_id,")
+    full = stack.cli("usage", "--config", str(stack.config), "--out", "/dev/full", check=False)
+    assert full.returncode == 1 and "can't be written" in full.stderr
+
+
+def test_a_day_that_is_none_is_refused(stack):
+    done = stack.cli("usage", "--config", str(stack.config), "--start", "2025-02-31", check=False)
+    assert done.returncode == 2 and "is not a time" in done.stderr

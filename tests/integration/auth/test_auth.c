@@ -227,6 +227,25 @@ static void test_expiry_is_compared_at_each_use(void **state)
     assert_string_equal(p.check.reason.text, "This API key has expired.");
 }
 
+static void test_a_label_gives_no_orders_to_a_terminal(void **state)
+{
+    static const char *const bad[] = {"a\nb", "\x1b[31m", "\x7f", "\xc2\x9b", "\xff"};
+    char key[KEY_TEXT_BYTES], id[32];
+    struct key_spec spec = {.tenant = "acme",
+                            .project = "default",
+                            .scopes = SCOPE_INFERENCE,
+                            .tenant_limits = {-1, -1, -1}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        spec.name = bad[i];
+        assert_int_equal(key_create(pg, PEPPER, &spec, key, id, &why), ST_INVALID);
+        assert_string_equal(why.param, "name");
+    }
+    spec.name = "Z\xc3\xbcrich \xf0\x9f\x8e\x89";
+    assert_int_equal(key_create(pg, PEPPER, &spec, key, id, &why), ST_OK);
+}
+
 /* While the table is locked, every question to it can be counted. */
 static void test_a_stampede_asks_once(void **state)
 {
@@ -388,6 +407,7 @@ int main(void)
         cmocka_unit_test(test_a_disabled_key_stops_within_a_second),
         cmocka_unit_test(test_a_disabled_tenant_stops_all_its_keys),
         cmocka_unit_test(test_expiry_is_compared_at_each_use),
+        cmocka_unit_test(test_a_label_gives_no_orders_to_a_terminal),
         cmocka_unit_test(test_a_stampede_asks_once),
         cmocka_unit_test(test_made_up_keys_are_bounded),
         cmocka_unit_test(test_a_frozen_postgres_hangs_no_check),

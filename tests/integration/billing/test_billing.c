@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -248,6 +249,38 @@ static void rows_wait_on_disk_while_postgres_is_away(void **state)
     wait_for(is_posted, b);
     assert_int_equal(pg_exec(pg, "SELECT 1", 0, NULL, NULL, &why), ST_OK);
     assert_int_equal(rows_of(2000, 2220), 220);
+    billing_close(b, 1000);
+    temp_dir_remove(dir);
+}
+
+/* A limit on the size of files stands for a full disk. */
+static void a_journal_that_cant_be_written_is_not_ready(void **state)
+{
+    struct billing_admission a = sample_admission(2990);
+    struct waiting x = {.w = {.loop = loop, .on_done = on_done}};
+    struct rlimit before, none;
+    char dir[TEMP_DIR_BYTES];
+    struct billing *b;
+    bool is_ready_then;
+
+    (void)state;
+    temp_dir_make(dir);
+    b = open_billing(dir, server.conninfo);
+    wait_for(is_ready, b);
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+    billing_admit(b, &x.w, &a);
+    assert_true(poll_loop_run_until(loop, is_done, &x, WAIT_MS));
+    is_ready_then = billing_is_ready(b);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(x.w.status, ST_IO);
+    assert_false(is_ready_then);
+    wait_for(is_ready, b); /* it tries again by itself */
+    run_requests(b, 2990, 3000);
+    wait_for(is_posted, b);
+    assert_int_equal(rows_of(2990, 3000), 10);
     billing_close(b, 1000);
     temp_dir_remove(dir);
 }
@@ -750,6 +783,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(finished_requests_are_rows_and_prices_are_known),
         cmocka_unit_test(a_new_price_is_seen_without_a_restart),
         cmocka_unit_test(rows_wait_on_disk_while_postgres_is_away),
+        cmocka_unit_test(a_journal_that_cant_be_written_is_not_ready),
         cmocka_unit_test(replaying_twice_posts_nothing_twice),
         cmocka_unit_test(two_gateways_make_the_same_partitions_at_once),
         cmocka_unit_test(usage_pages_sum_to_the_rows),

@@ -28,6 +28,7 @@ run|curl|the commands that a start prints
 test|git|lint looks at tracked files
 test|clang|fuzz targets
 test|libcmocka-dev|unit tests
+test|libsimde-dev|AVX-512 kernels on a machine without it
 test|cppcheck|lint
 '
 fuzz_12='test|libclang-rt-14-dev|fuzz targets'

@@ -41,9 +41,8 @@ static bool parse_batches(struct bench *b, const char *list)
 
     b->n_batches = 0;
     b->most = 0;
-    if (strlen(list) >= sizeof copy)
+    if ((size_t)snprintf(copy, sizeof copy, "%s", list) >= sizeof copy)
         return false;
-    strcpy(copy, list);
     for (word = strtok_r(copy, ",", &save); word != NULL; word = strtok_r(NULL, ",", &save)) {
         if (b->n_batches == BATCHES_MAX || !local_number(word, 1, BATCH_MAX, &n))
             return false;

@@ -377,9 +377,8 @@ static int connect_to(const char *path)
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     int fd;
 
-    if (strlen(path) >= sizeof a.sun_path)
+    if ((size_t)snprintf(a.sun_path, sizeof a.sun_path, "%s", path) >= sizeof a.sun_path)
         return -1;
-    strcpy(a.sun_path, path);
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     /* A Unix socket connects at once or not at all. */
     if (fd != -1 && connect(fd, (const struct sockaddr *)&a, sizeof a) == -1) {

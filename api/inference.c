@@ -14,6 +14,8 @@
 /* What a client waits before it tries again when a part is away: Redis and the engine's link
  * reconnect within about as long. */
 #define AWAY_RETRY_MS 1000
+/* Megabytes of JSON take seconds, for which every stream of the loop would wait. */
+#define PARSE_HERE_BYTES 65536
 
 static bool refuse(struct request *r, struct api_error *e)
 {
@@ -70,17 +72,62 @@ static bool find_model(struct inference *i, struct api_error *e)
     return true;
 }
 
-static bool parse_body(struct inference *i, struct api_error *e)
+static bool check_head(struct inference *i, struct api_error *e)
 {
     struct request *r = i->request;
-    h2o_iovec_t body = r->http->entity;
     size_t max = r->loop->api->cfg.body_max_bytes;
 
-    if (body.len > max)
+    if (r->http->entity.len > max)
         return error_set(e, ERROR_BODY, "", "The request body has more than %zu bytes.", max);
-    return read_client_request_id(i, e) &&
-           params_parse((enum endpoint)r->route->endpoint, body.base, body.len, &i->params, e) &&
-           find_model(i, e);
+    return read_client_request_id(i, e);
+}
+
+static bool parse_body(struct inference *i, const char *body, size_t len, struct api_error *e)
+{
+    return params_parse((enum endpoint)i->request->route->endpoint, body, len, &i->params, e);
+}
+
+static void on_parsed(struct loop_message *m)
+{
+    struct inference *i = CONTAINER_OF(m, struct inference, parse.message);
+    struct request *r = i->request;
+
+    free(i->parse.body);
+    if (i->cancelled != ERROR_NONE)
+        refuse_kind(r, i->cancelled);
+    else if (i->parse.ok && find_model(i, &i->parse.error))
+        request_continue(r);
+    else
+        request_fail(r, &i->parse.error);
+}
+
+/* On the parser's thread. */
+static void on_parse(struct work *w, void *thread_state)
+{
+    struct inference *i = CONTAINER_OF(w, struct inference, parse.work);
+    struct body_parse *p = &i->parse;
+
+    (void)thread_state;
+    p->ok = parse_body(i, p->body, p->len, &p->error);
+    p->message.on_message = on_parsed;
+    loop_post(&i->request->loop->loop.super, &p->message);
+}
+
+static bool parse_later(struct inference *i)
+{
+    struct request *r = i->request;
+    struct body_parse *p = &i->parse;
+
+    p->len = r->http->entity.len;
+    p->body = malloc(p->len);
+    p->work.on_run = on_parse;
+    if (p->body != NULL) {
+        memcpy(p->body, r->http->entity.base, p->len);
+        if (worker_submit(r->loop->api->parser, &p->work) == ST_OK)
+            return false;
+        free(p->body);
+    }
+    return refuse_kind(r, ERROR_OVERLOADED);
 }
 
 static bool stage_parse(struct request *r)
@@ -95,9 +142,13 @@ static bool stage_parse(struct request *r)
     buf_init(&i->text);
     if (r->loop->cancelling)
         return refuse_kind(r, ERROR_UNAVAILABLE);
-    if (!parse_body(i, &e))
+    if (!check_head(i, &e))
         return refuse(r, &e);
-    return true;
+    if (r->http->entity.len > PARSE_HERE_BYTES)
+        return parse_later(i);
+    if (parse_body(i, r->http->entity.base, r->http->entity.len, &e) && find_model(i, &e))
+        return true;
+    return refuse(r, &e);
 }
 
 /* ---- prepare ---- */

@@ -12,9 +12,20 @@
 #include "engine/engine.h"
 #include "quota/quota.h"
 
+/* A large body's way over the parser's thread, which has all of this until the message. */
+struct body_parse {
+    struct work work;
+    struct loop_message message;
+    char *body; /* copied: H2O may free its own at any moment */
+    size_t len;
+    bool ok;
+    struct api_error error;
+};
+
 struct inference {
     struct request *request;
     enum error_kind cancelled; /* why it must end; ERROR_NONE: it needn't */
+    struct body_parse parse;
     struct params params;
     const struct engine_model *model;
     char client_request_id[CLIENT_REQUEST_ID_MAX + 1];

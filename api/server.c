@@ -20,6 +20,8 @@
 #define STREAMS_MAX 256
 /* A loop turns at least every second; one that didn't for so long hangs. */
 #define BEAT_MAX_MS 5000
+/* Large bodies that may wait for their parsing, each copied; more are refused. */
+#define PARSER_QUEUE 16
 /* After a drain's deadline: how long cancelled requests have for their settlement. */
 #define CANCEL_MS 5000
 
@@ -87,6 +89,14 @@ static void close_listeners(struct api *a)
         close(a->listeners[--a->n_listeners].fd);
 }
 
+static enum status start_parser(struct api *a, struct reason *why)
+{
+    const struct worker_config cfg = {.name = "parser", .n_threads = 1, .capacity = PARSER_QUEUE};
+    enum status s = worker_start(&cfg, &a->parser);
+
+    return s == ST_OK ? s : fail(why, s, "the parser's thread did not start: %s", status_text(s));
+}
+
 static enum status start_loops(struct api *a, struct reason *why)
 {
     a->loops = calloc(a->cfg.n_loops, sizeof *a->loops);
@@ -114,6 +124,8 @@ enum status api_start(const struct api_config *cfg, const struct api_parts *part
     a->parts = *parts;
     init_conf(a);
     s = open_listeners(a, why);
+    if (s == ST_OK)
+        s = start_parser(a, why);
     if (s == ST_OK)
         s = start_loops(a, why);
     if (s != ST_OK) {
@@ -162,6 +174,7 @@ void api_stop(struct api *a)
 {
     for (unsigned i = 0; i < a->n_loops; i++)
         loop_thread_stop(&a->loops[i]);
+    worker_stop(a->parser);
     free(a->loops);
     close_listeners(a);
     h2o_config_dispose(&a->conf);

@@ -9,6 +9,7 @@
 
 #include "api/api.h"
 #include "api/connection.h"
+#include "base/worker.h"
 
 #define LISTENERS_MAX 3
 /* H2O's own cap on a body lies above ours: what is over ours and under this is answered as JSON. */
@@ -29,7 +30,8 @@ struct api {
     struct listener listeners[LISTENERS_MAX];
     size_t n_listeners;
     struct api_loop *loops;
-    unsigned n_loops; /* started; the main thread's: others go by cfg.n_loops */
+    unsigned n_loops;      /* started; the main thread's: others go by cfg.n_loops */
+    struct worker *parser; /* parses large bodies */
     atomic_bool draining;
 };
 

@@ -2,6 +2,8 @@
 
 import json
 import socket
+import threading
+import time
 
 import httpx2
 import pytest
@@ -166,3 +168,25 @@ def test_top_p_0_is_the_greedy_choice_and_disturbs_nobody(stack):
             assert r.status_code == 200, r.text
             assert r.json()["choices"][0]["message"]["content"] == greedy
         assert "".join(parts).endswith("data: [DONE]\n\n")
+
+
+def test_a_large_body_holds_up_nobody(stack):
+    """Megabytes of JSON are parsed beside the loop: what others wait for turns meanwhile."""
+    body = b"{" + b",".join(b'"k%d":1' % i for i in range(500_000)) + b"}"
+    head = (f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {stack.demo_key}\r\n"
+            f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n")
+    with socket.create_connection(("127.0.0.1", stack.port), timeout=60 * SLOW) as s, httpx2.Client() as c:
+        s.sendall(head.encode() + body[:-1])  # the rest once the client's own work is done
+        time.sleep(0.5)
+        s.sendall(body[-1:])
+        answered, waits = [], []
+        reader = threading.Thread(target=lambda: answered.append((s.recv(65536), time.monotonic())))
+        start = time.monotonic()
+        reader.start()
+        while reader.is_alive():
+            t = time.monotonic()
+            assert c.get(stack.base + "/livez", timeout=60 * SLOW).status_code == 200
+            waits.append(time.monotonic() - t)
+        answer, end = answered[0]
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert max(waits) < max((end - start) / 2, 0.1)

@@ -136,12 +136,17 @@ static bool has_settled(const struct api_loop *l)
     return quota_unsettled(l->quota) == 0;
 }
 
-/* H2O's dispose asserts that none of its timers waits; a socket that just closed may have left one. */
+/* H2O's dispose asserts that none of its timers waits; a socket that just closed may have left one.
+ */
 static bool has_no_http_timers(const struct api_loop *l)
 {
     const h2o_timeout_t *const timers[] = {
-        &l->ctx.zero_timeout,        &l->ctx.one_sec_timeout,   &l->ctx.hundred_ms_timeout,
-        &l->ctx.handshake_timeout,   &l->ctx.http1.req_timeout, &l->ctx.http2.idle_timeout,
+        &l->ctx.zero_timeout,
+        &l->ctx.one_sec_timeout,
+        &l->ctx.hundred_ms_timeout,
+        &l->ctx.handshake_timeout,
+        &l->ctx.http1.req_timeout,
+        &l->ctx.http2.idle_timeout,
         &l->ctx.http2.graceful_shutdown_timeout,
     };
 

@@ -64,7 +64,7 @@ enum status admin_init(struct admin *a, const struct admin_options *o, bool with
         s = set_pepper(a, config != NULL && with_pepper ? config->auth_pepper : "", why);
     if (s == ST_OK && with_pepper && o->pepper_file != NULL)
         s = read_pepper(o->pepper_file, &a->pepper, why);
-    if (s == ST_OK && conninfo == NULL)
+    if (s == ST_OK && conninfo == NULL && config != NULL)
         conninfo = config->postgres_conninfo;
     if (s == ST_OK)
         s = pg_open(conninfo, &a->pg, why);

@@ -342,5 +342,6 @@ float sampler_logprob(const float *logits, uint32_t n_vocab, int32_t id)
         max = logits[i] > max ? logits[i] : max;
     for (uint32_t i = 0; i < n_vocab; i++)
         sum += exp((double)logits[i] - max);
+    /* cppcheck-suppress invalidFunctionArg ; n_vocab > 0: the largest logit alone adds 1 */
     return (float)((double)logits[id] - max - log(sum));
 }

@@ -41,8 +41,9 @@ tidy()
             *_avx2.c) extra="-mavx2 -mfma -mf16c" ;;
             *_avx512.c) extra="-mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c" ;;
             esac
-            clang-tidy-14 --quiet "$f" -- -std=gnu11 -D_GNU_SOURCE -I. $extra 2>/dev/null || exit 255
-        done' tidy
+            clang-tidy-14 --quiet "$f" -- -std=gnu11 -D_GNU_SOURCE -I. $extra 2>/dev/null || bad=1
+        done
+        exit ${bad:-0}' tidy
 }
 
 step clang-format clang-format-14 --dry-run -Werror $files

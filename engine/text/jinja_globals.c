@@ -199,8 +199,8 @@ static struct jval global_strftime_now(struct jinja *j, struct jval self, const 
 #pragma GCC diagnostic ignored "-Wformat-nonliteral" /* the format is the template's */
     n = strftime(text, sizeof text, zero, &tm);
 #pragma GCC diagnostic pop
-    if (n == 0 &&
-        zero[0] != '\0') { /* too long, or nothing but an empty field: no date either way */
+    /* Too long a text, or nothing but an empty field: no date either way. */
+    if (n == 0 && zero[0] != '\0') {
         jinja_raise(j, "strftime_now() gives no text, or more than %zu bytes", sizeof text - 1);
         return jv_str(&js_empty);
     }

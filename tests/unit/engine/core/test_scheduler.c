@@ -355,13 +355,13 @@ static uint32_t turns_of_the_oldest(uint32_t depth)
     return turns;
 }
 
-/* What a running prompt will still take is not there for the next one. */
+/* Three pages are free and hold its prompt, but the first sequence is about to need one of them. */
 static void test_a_prompt_that_would_only_be_preempted_waits(void **state)
 {
     const struct scheduler_config cfg = {.max_sequences = 4,
-                                         .prefill_rows = 24,
-                                         .max_context = 128,
-                                         .n_pages = 8,
+                                         .prefill_rows = 64,
+                                         .max_context = 112,
+                                         .n_pages = 7,
                                          .queue_max = 8,
                                          .depth = 1};
     struct scheduler_stats st;
@@ -369,9 +369,8 @@ static void test_a_prompt_that_would_only_be_preempted_waits(void **state)
 
     (void)state;
     rig_open(&r, &cfg);
-    submit(&r, 60, 4, 1);
-    submit(&r, 50, 4, 2);
-    submit(&r, 50, 4, 3);
+    submit(&r, 60, 10, 1);
+    submit(&r, 48, 4, 2);
     run_all(&r);
     scheduler_stats(r.scheduler, &st);
     assert_int_equal(st.preemptions, 0);

@@ -87,7 +87,7 @@ def greedy(model, prompt_ids):
 
 def main():
     path, ids_file, prompts_file = sys.argv[1:4]
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     model = Model(path)
     ids = json.load(open(ids_file))["ids"]
     lp = model.logprobs(ids)

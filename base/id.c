@@ -65,38 +65,6 @@ void id_to_uuid(const struct id *id, char out[ID_UUID_BYTES])
     out[at] = '\0';
 }
 
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
-bool id_parse(const char *s, struct id *out)
-{
-    struct id id = {{0}};
-    size_t digits = 0;
-
-    for (; *s != '\0'; s++) {
-        int v = hex_value(*s);
-
-        if (*s == '-')
-            continue;
-        if (v == -1 || digits == 32)
-            return false;
-        id.bytes[digits / 2] = (uint8_t)(id.bytes[digits / 2] << 4 | v);
-        digits++;
-    }
-    if (digits != 32)
-        return false;
-    *out = id;
-    return true;
-}
-
 bool id_equal(const struct id *a, const struct id *b)
 {
     return memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;

@@ -17,8 +17,6 @@ struct id {
 struct id id_new(int64_t wall_ms);
 void id_to_hex(const struct id *id, char out[ID_HEX_BYTES]);
 void id_to_uuid(const struct id *id, char out[ID_UUID_BYTES]);
-/* Accepts 32 hex digits, with or without UUID hyphens. */
-bool id_parse(const char *s, struct id *out);
 bool id_equal(const struct id *a, const struct id *b);
 
 /* Fills `len` bytes from the kernel's generator; aborts only if the kernel has none. */

@@ -97,13 +97,3 @@ enum status worker_submit(struct worker *w, struct work *work)
     pthread_mutex_unlock(&w->lock);
     return s;
 }
-
-size_t worker_queued(struct worker *w)
-{
-    size_t n;
-
-    pthread_mutex_lock(&w->lock);
-    n = w->queued;
-    pthread_mutex_unlock(&w->lock);
-    return n;
-}

@@ -31,7 +31,5 @@ MUST_CHECK enum status worker_start(const struct worker_config *cfg, struct work
 void worker_stop(struct worker *w);
 /* Any thread. ST_OVERLOADED when the queue is full (the work stays the caller's). */
 MUST_CHECK enum status worker_submit(struct worker *w, struct work *work);
-/* How many works wait now. Any thread. */
-size_t worker_queued(struct worker *w);
 
 #endif

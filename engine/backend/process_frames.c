@@ -1,0 +1,151 @@
+/* What the engine says on a link: greeting, tokens, ends, state. */
+#include <string.h>
+
+#include "base/log.h"
+#include "base/utf8.h"
+#include "engine/backend/process_state.h"
+#include "engine/wire/wire.h"
+
+static enum status on_welcome(struct process_link *l, const struct wire_frame *f)
+{
+    const struct backend_target *t = l->target;
+    struct wire_welcome w;
+
+    if (l->state != LINK_GREETING || wire_get_welcome(f, &w) != ST_OK ||
+        w.version < WIRE_VERSION_MIN || w.version > WIRE_VERSION_MAX)
+        return ST_CORRUPT;
+    if (strcmp(w.revision, t->revision) != 0 || w.max_context < t->context_tokens) {
+        log_error(NULL, "engine.link",
+                  "socket=%s: the engine has revision=%.12s context=%u, we have revision=%.12s "
+                  "context=%u",
+                  t->socket_path, w.revision, w.max_context, t->revision, t->context_tokens);
+        l->backoff_ms = BACKOFF_REFUSED_MS;
+        return ST_CONFLICT;
+    }
+    l->state = LINK_READY;
+    l->backoff_ms = BACKOFF_MIN_MS;
+    l->credit_bytes = w.credit_bytes;
+    stats_cell_connect(t->stats, w.pid, w.device, w.build);
+    log_info(NULL, "engine.link", "connected pid=%u device=\"%s\" build=\"%s\"", w.pid, w.device,
+             w.build);
+    return ST_OK;
+}
+
+static enum status on_refused(struct process_link *l, const struct wire_frame *f)
+{
+    struct wire_refused r;
+
+    if (wire_get_refused(f, &r) != ST_OK)
+        return ST_CORRUPT;
+    log_error(NULL, "engine.link", "socket=%s refused: %s (%s)", l->target->socket_path, r.text,
+              status_name((enum status)r.status));
+    l->backoff_ms = BACKOFF_REFUSED_MS;
+    return ST_CONFLICT;
+}
+
+static enum status on_entry(struct process_link *l, const struct wire_step_entry *e)
+{
+    struct process_job *j = job_table_find(&l->jobs, e->job);
+
+    if (j == NULL || e->output_tokens < j->usage.output_tokens ||
+        !utf8_is_valid(e->text, e->text_len))
+        return ST_CORRUPT;
+    j->usage = (struct engine_usage){.prompt_tokens = e->prompt_tokens,
+                                     .cached_tokens = e->cached_tokens,
+                                     .output_tokens = e->output_tokens};
+    if (!j->is_cancelled)
+        j->on_tokens(j->arg, e->text, e->text_len, &j->usage);
+    return ST_OK;
+}
+
+static enum status on_step(struct process_link *l, const struct wire_frame *f)
+{
+    struct wire_step_entry e;
+    struct wire_step step;
+    enum status s = wire_get_step(f, &step);
+
+    while (s == ST_OK && wire_step_next(&step, &e))
+        s = on_entry(l, &e);
+    return s;
+}
+
+static enum status on_final(struct process_link *l, const struct wire_frame *f)
+{
+    struct engine_end end;
+    struct process_job *j;
+    struct wire_final v;
+
+    if (wire_get_final(f, &v) != ST_OK || (j = job_table_find(&l->jobs, v.job)) == NULL)
+        return ST_CORRUPT;
+    end = (struct engine_end){.status = (enum status)v.status,
+                              .finish = (enum engine_finish)v.finish,
+                              .usage = {.prompt_tokens = v.prompt_tokens,
+                                        .cached_tokens = v.cached_tokens,
+                                        .output_tokens = v.output_tokens},
+                              .queue_us = v.queue_us,
+                              .prefill_us = v.prefill_us,
+                              .decode_us = v.decode_us};
+    process_job_end(j, &end);
+    return ST_OK;
+}
+
+static enum status on_stats(struct process_link *l, const struct wire_frame *f)
+{
+    struct engine_stats s = {0};
+    struct wire_stats v;
+
+    if (wire_get_stats(f, &v) != ST_OK)
+        return ST_CORRUPT;
+    s.running = v.running;
+    s.waiting = v.waiting;
+    s.pages_used = v.pages_used;
+    s.pages_total = v.pages_total;
+    s.rows_max = v.rows_max;
+    s.steps = v.steps;
+    s.prompt_tokens = v.prompt_tokens;
+    s.output_tokens = v.output_tokens;
+    s.preemptions = v.preemptions;
+    s.last_step_age_ms = v.last_step_age_ms;
+    stats_cell_update(l->target->stats, &s, loop_now_ms(l->loop));
+    return ST_OK;
+}
+
+static enum status on_frame(struct process_link *l, const struct wire_frame *f, size_t bytes)
+{
+    if (l->state == LINK_GREETING) {
+        if (f->type == WIRE_REFUSED)
+            return on_refused(l, f);
+        return f->type == WIRE_WELCOME ? on_welcome(l, f) : ST_CORRUPT;
+    }
+    switch (f->type) {
+    case WIRE_STEP:
+        l->consumed_bytes += bytes;
+        return on_step(l, f);
+    case WIRE_FINAL:
+        l->consumed_bytes += bytes;
+        return on_final(l, f);
+    case WIRE_STATS:
+        return on_stats(l, f);
+    default:
+        return ST_CORRUPT;
+    }
+}
+
+enum status process_frames_handle(struct process_link *l)
+{
+    struct wire_frame f;
+    size_t at = 0, used;
+    enum status s = ST_OK;
+
+    while (s == ST_OK && at < l->in.len) {
+        enum wire_scan scan = wire_scan(l->in.data + at, l->in.len - at, &f, &used);
+
+        if (scan == WIRE_SCAN_MORE)
+            break;
+        s = scan == WIRE_SCAN_CORRUPT ? ST_CORRUPT : on_frame(l, &f, used);
+        at += used;
+    }
+    if (s == ST_OK)
+        buf_consume(&l->in, at);
+    return s;
+}

@@ -1,0 +1,74 @@
+/* State of a link to an engine process, shared by process.c (what callers ask for), process_link.c
+ * (the connection) and process_frames.c (what the engine says). Nobody else includes this. */
+#ifndef ENGINE_BACKEND_PROCESS_STATE_H
+#define ENGINE_BACKEND_PROCESS_STATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/loop.h"
+#include "base/status.h"
+#include "engine/backend/backend.h"
+#include "engine/backend/job_table.h"
+#include "engine/engine.h"
+
+/* A connect on this machine costs microseconds: an engine that comes back is found at once. One
+ * that refuses us is asked more seldom. */
+#define BACKOFF_MIN_MS     50
+#define BACKOFF_MAX_MS     200
+#define BACKOFF_REFUSED_MS 2000
+
+enum link_state {
+    LINK_DOWN,     /* no socket; the timer will try again */
+    LINK_GREETING, /* HELLO is out */
+    LINK_READY,    /* WELCOME was right */
+};
+
+struct process_link {
+    struct backend_link super;
+    const struct backend_target *target;
+    struct loop *loop;
+    enum link_state state;
+    bool is_broken; /* found while callers are on the stack: taken down from the timer */
+    int fd;
+    struct loop_watch *watch;
+    struct loop_timer timer, silence;
+    int64_t backoff_ms, heard_ms;
+    struct buf in, out;
+    uint64_t consumed_bytes, credit_bytes;
+    struct job_table jobs;
+};
+
+struct process_job {
+    struct engine_job super;
+    struct process_link *link;
+    uint64_t number;
+    bool is_cancelled;
+    struct engine_usage usage; /* of the last frame */
+    void *arg;
+    void (*on_tokens)(void *arg, const char *text, size_t len, const struct engine_usage *so_far);
+    void (*on_end)(void *arg, const struct engine_end *end);
+};
+
+/* ---- process.c ---- */
+
+/* Its on_end, and the end of its memory. */
+void process_job_end(struct process_job *j, const struct engine_end *end);
+
+/* ---- process_link.c ---- */
+
+/* Connects, now and whenever the connection is lost, until process_link_stop. */
+void process_link_start(struct process_link *l);
+/* Ends the connection and its jobs. */
+void process_link_stop(struct process_link *l);
+/* Sends what l->out holds, as far as the socket takes it. */
+void process_link_flush(struct process_link *l);
+
+/* ---- process_frames.c ---- */
+
+/* Handles and drops the whole frames in l->in. Not ST_OK: the connection is of no more use. */
+MUST_CHECK enum status process_frames_handle(struct process_link *l);
+
+#endif

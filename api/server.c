@@ -16,8 +16,10 @@
 /* A request line, its headers and each part of a body must come in this time; an idle connection is
  * kept as long. Clients keep theirs for less. */
 #define IDLE_MS 60000
-/* Streams of one connection that may be in hand at once; H2O's protocol limit is the same. */
-#define STREAMS_MAX 256
+/* Streams of one connection that may be in hand at once: what H2O 2.2.5 announces to clients and
+ * can't be told otherwise; it refuses more (REFUSED_STREAM), and a client opens another connection.
+ */
+#define STREAMS_MAX 100
 /* A loop turns at least every second; one that didn't for so long hangs. */
 #define BEAT_MAX_MS 5000
 /* Large bodies that may wait for their parsing, each copied; more are refused. */

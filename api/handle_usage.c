@@ -75,13 +75,7 @@ static bool take_limit(struct usage_request *u, const char *v, struct api_error 
 
 static bool take_page(struct usage_request *u, const char *v, struct api_error *e)
 {
-    static const char prefix[] = "page_";
-    long long n;
-
-    if (strncmp(v, prefix, sizeof prefix - 1) != 0 || !query_int(v + sizeof prefix - 1, &n))
-        return bad(e, "page", "the 'next_page' of an answer");
-    u->query.page_s = n;
-    return true;
+    return usage_page_parse(v, &u->query.page_s) || bad(e, "page", "the 'next_page' of an answer");
 }
 
 static bool take_group(struct usage_request *u, const char *v, struct api_error *e)

@@ -164,7 +164,9 @@ test:
 	$(MAKE) check
 	$(MAKE) emulated
 	$(MAKE) check SAN=address,undefined
-	$(MAKE) check SAN=thread
+	$(MAKE) SAN=thread all
+	$(MAKE) SAN=thread unit
+	$(MAKE) SAN=thread integration
 	$(MAKE) fuzz FUZZ_SECONDS=5
 
 venv: .venv/installed

@@ -114,7 +114,7 @@ static bool find_top(const float *logits, uint32_t n, uint32_t *top)
         memcpy(&v, logits + i, sizeof v);
         above = v > most;
         most = (v4f)(((v4i)v & above) | ((v4i)most & ~above));
-        bad |= v != v;
+        bad |= v != v; /* NOLINT(misc-redundant-expression): true for NaN */
     }
     m = most[0];
     for (int l = 1; l < 4; l++)

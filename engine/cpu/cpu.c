@@ -147,7 +147,7 @@ static enum status open_parts(struct cpu_device *d, const struct device_config *
                               struct reason *why)
 {
     const struct kernels *kernels = kernels_for(cfg->isa);
-    struct device_plan p;
+    struct device_plan p = {0};
     enum status s = plan(cfg, &p, why);
 
     if (s == ST_OK)

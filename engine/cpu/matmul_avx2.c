@@ -179,8 +179,7 @@ INLINE float total(__m256 v)
 }
 
 /* `rows` x `cols` dot products; lane l of each sums the k that are l modulo 8, ascending. */
-/* NOLINTNEXTLINE(readability-function-size): rows and cols must be constants of each inlined call
- */
+/* NOLINTNEXTLINE(readability-function-size): rows and cols are constants */
 INLINE void tile_dot(const float *w, size_t ldw, const int rows, const float *x, size_t ldx,
                      uint32_t col, const int cols, size_t k_pad, const struct outputs *out)
 {

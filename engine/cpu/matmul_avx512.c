@@ -195,8 +195,7 @@ PACKED_MATMUL(avx512_q4_1_packed, tile_q4_1, 128)
 PACKED_MATMUL(avx512_q8_0_packed, tile_q8_0, 256)
 
 /* `rows` x `cols` dot products; lane l of each sums the k that are l modulo 16, ascending. */
-/* NOLINTNEXTLINE(readability-function-size): rows and cols must be constants of each inlined call
- */
+/* NOLINTNEXTLINE(readability-function-size): rows and cols are constants */
 INLINE void tile_dot(const float *w, size_t ldw, const int rows, const float *x, size_t ldx,
                      uint32_t col, const int cols, size_t k_pad, const struct outputs *out)
 {

@@ -181,8 +181,10 @@ static enum status new_plan(const struct embedded_file *files, struct plan **out
     struct plan *p = calloc(1, sizeof *p);
     enum status s;
 
-    if (p == NULL)
-        return fail(why, ST_NO_MEMORY, "out of memory");
+    if (p == NULL) {
+        fail(why, ST_NO_MEMORY, "out of memory");
+        return ST_NO_MEMORY;
+    }
     s = read_files(p, files, why);
     if (s != ST_OK)
         free(p);

@@ -368,6 +368,7 @@ enum status pg_commit(struct pg *p, struct reason *why)
     enum status s = pg_exec(p, "COMMIT", 0, NULL, &r, why);
 
     p->in_transaction = false;
+    assert(s != ST_OK || r != NULL);
     /* COMMIT of a transaction that failed before succeeds as a rollback. */
     if (s == ST_OK && strcmp(PQcmdStatus(r->res), "COMMIT") != 0)
         s = fail(why, ST_INVALID, "the transaction had failed and was rolled back");

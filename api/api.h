@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "billing/billing.h"
 #include "engine/engine.h"
+#include "quota/quota.h"
 #include "store/redis.h"
 
 struct api;
@@ -33,6 +34,10 @@ struct api_config {
     int64_t reserve_output_tokens; /* most output tokens that a rate reserves; 1,024 */
     struct redis_config redis;
     const char *build; /* version text */
+    /* Requests of a gateway that died, whose concurrency slots are given back at start. Borrowed
+     * until api_start returns. */
+    const struct quota_ask *interrupted;
+    size_t n_interrupted;
 };
 
 struct api_parts {

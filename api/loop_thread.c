@@ -213,6 +213,17 @@ static void init_accept(struct api_loop *l)
     l->accept_tls.ssl_ctx = l->api->tls;
 }
 
+/* The slots only: what the buckets lent is back within a minute. Any one loop does it. */
+static void release_interrupted(struct api_loop *l)
+{
+    const struct api_config *cfg = &l->api->cfg;
+
+    if (l != &l->api->loops[0])
+        return;
+    for (size_t i = 0; i < cfg->n_interrupted; i++)
+        quota_settle(l->quota, &cfg->interrupted[i], 0);
+}
+
 static enum status open_parts(struct api_loop *l)
 {
     struct loop *loop = &l->loop.super;
@@ -237,6 +248,7 @@ static enum status open_loop(struct api_loop *l)
     l->tick = (struct loop_timer){.on_timer = on_tick, .arg = l};
     s = open_parts(l);
     if (s == ST_OK) {
+        release_interrupted(l);
         on_tick(l);
         return ST_OK;
     }

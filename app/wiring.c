@@ -7,6 +7,7 @@
 #include "auth/auth.h"
 #include "billing/billing.h"
 #include "engine/engine.h"
+#include "quota/quota.h"
 #include "store/pg.h"
 
 /* Rows not yet in Postgres stay in the journal, so this only saves the next start some work. */
@@ -17,6 +18,8 @@ struct wiring {
     struct pg_pool *pool;
     struct auth *auth;
     struct billing *billing;
+    struct quota_ask *interrupted; /* what the last gateway still held slots for */
+    size_t n_interrupted, cap_interrupted;
     struct engine *engine;
     struct api *api;
 };
@@ -36,6 +39,26 @@ static enum status open_auth(struct wiring *w, struct reason *why)
     return auth_open(&cfg, &w->auth, why);
 }
 
+/* Out of memory: the slots of that request come free at their deadline. */
+static void on_interrupted(void *arg, const struct billing_admission *a)
+{
+    struct wiring *w = arg;
+
+    if (w->n_interrupted == w->cap_interrupted) {
+        size_t cap = w->cap_interrupted == 0 ? 64 : 2 * w->cap_interrupted;
+        struct quota_ask *more = reallocarray(w->interrupted, cap, sizeof *more);
+
+        if (more == NULL)
+            return;
+        w->interrupted = more;
+        w->cap_interrupted = cap;
+    }
+    w->interrupted[w->n_interrupted++] = (struct quota_ask){.request = a->id,
+                                                            .tenant_id = a->tenant_id,
+                                                            .project_id = a->project_id,
+                                                            .key_id = a->key_id};
+}
+
 static enum status open_billing(struct wiring *w, struct reason *why)
 {
     const struct config *c = w->cfg;
@@ -45,6 +68,8 @@ static enum status open_billing(struct wiring *w, struct reason *why)
         .pool = w->pool,
         .post_ms = c->billing_post_ms,
         .segment_bytes = (size_t)c->journal_segment_bytes,
+        .on_interrupted = on_interrupted,
+        .arg = w,
     };
 
     return billing_open(&cfg, &w->billing, why);
@@ -90,6 +115,8 @@ static enum status start_api(struct wiring *w, struct reason *why)
                   .command_timeout_ms = c->redis_command_timeout_ms,
                   .in_flight_max = (size_t)c->redis_in_flight_max},
         .build = version_text(),
+        .interrupted = w->interrupted,
+        .n_interrupted = w->n_interrupted,
     };
 
     return api_start(&cfg, &parts, &w->api, why);
@@ -145,5 +172,6 @@ void wiring_close(struct wiring *w)
         billing_close(w->billing, BILLING_CLOSE_MS);
     auth_close(w->auth);
     pg_pool_stop(w->pool);
+    free(w->interrupted);
     free(w);
 }

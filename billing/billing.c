@@ -25,6 +25,8 @@ enum status billing_open(const struct billing_config *cfg, struct billing **out,
     struct journal_config jc = {
         .dir = cfg->journal_dir,
         .segment_bytes = cfg->segment_bytes != 0 ? cfg->segment_bytes : SEGMENT_BYTES,
+        .on_interrupted = cfg->on_interrupted,
+        .arg = cfg->arg,
     };
     struct billing *b = calloc(1, sizeof *b);
     enum status s;

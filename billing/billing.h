@@ -23,6 +23,7 @@
 #include "store/pg.h"
 
 struct billing;
+struct billing_admission;
 
 struct billing_config {
     const char *journal_dir; /* made when missing, mode 0700; locked: one process */
@@ -30,6 +31,10 @@ struct billing_config {
     struct pg_pool *pool;    /* usage queries */
     int64_t post_ms;         /* how often rows go to Postgres; 200 */
     size_t segment_bytes;    /* 0: 16 MiB */
+    /* Each request that the last process left open, from inside billing_open; *a is borrowed. What
+     * else was held for it (its concurrency slots) can be given back. NULL: nobody asks. */
+    void (*on_interrupted)(void *arg, const struct billing_admission *a);
+    void *arg;
 };
 
 /* Replays the journal (reports a cut torn tail in the log) and starts the journal and poster

@@ -129,14 +129,24 @@ static struct journal *alloc_journal(const struct journal_config *cfg)
     return NULL;
 }
 
+static void tell_interrupted(const struct journal_config *cfg, const struct live_table *open)
+{
+    if (cfg->on_interrupted == NULL)
+        return;
+    for (struct live *e = live_table_next(open, NULL); e != NULL; e = live_table_next(open, e))
+        cfg->on_interrupted(cfg->arg, &e->admission);
+}
+
 /* Takes over what replay found. */
-static enum status adopt(struct journal *j, struct replay *r, size_t rows_in_memory,
+static enum status adopt(struct journal *j, struct replay *r, const struct journal_config *cfg,
                          struct reason *why)
 {
+    size_t rows_in_memory = cfg->rows_in_memory != 0 ? cfg->rows_in_memory : ROW_SOURCE_MAX;
     uint64_t interrupted = r->live.count;
     enum status s =
         row_source_init(&j->rows, &j->dir, rows_in_memory, r->posted_seq, r->last_final_seq);
 
+    tell_interrupted(cfg, &r->live);
     if (s == ST_OK)
         s = journal_writer_start(&j->writer, r);
     if (s != ST_OK)
@@ -154,7 +164,6 @@ static enum status open_and_replay(struct journal *j, const struct journal_confi
                                    struct reason *why)
 {
     const struct journal_io *io = cfg->io != NULL ? cfg->io : &journal_io_real;
-    size_t rows = cfg->rows_in_memory != 0 ? cfg->rows_in_memory : ROW_SOURCE_MAX;
     struct replay r;
     enum status s = journal_dir_open(&j->dir, cfg->dir, io, why);
 
@@ -162,7 +171,7 @@ static enum status open_and_replay(struct journal *j, const struct journal_confi
         s = replay_run(&j->dir, &r, why);
     if (s != ST_OK)
         return s;
-    s = adopt(j, &r, rows, why);
+    s = adopt(j, &r, cfg, why);
     replay_dispose(&r);
     return s;
 }

@@ -23,6 +23,9 @@ struct journal_config {
     size_t segment_bytes;
     size_t rows_in_memory;       /* 0: ROW_SOURCE_MAX */
     const struct journal_io *io; /* NULL: the real one */
+    /* As in struct billing_config. */
+    void (*on_interrupted)(void *arg, const struct billing_admission *a);
+    void *arg;
 };
 
 /* Replays, starts a new generation, starts the thread. */

@@ -181,3 +181,28 @@ def test_postgres_away_costs_nothing_but_the_wait(own_stack):
         os.kill(pid, signal.SIGCONT)
     assert answers == [200] * 5
     assert len(stack.wait_rows(6, "t.name = 'waits'", seconds=20)) == 6
+
+
+def test_a_dead_gateways_slots_come_free(own_stack):
+    """A key's concurrency is its own again as soon as the next gateway is there, not at the slots' deadline."""
+    stack = own_stack.start()
+    key = stack.new_key("slots", concurrency=2)
+    threads = [threading.Thread(target=try_chat, args=(stack, key)) for _ in range(2)]
+    for t in threads:
+        t.start()
+    wait_for("both slots taken", lambda: stack.chat(key=key, max_tokens=1).status_code == 429, 20 * SLOW)
+    old = stack.kill("gateway")
+    wait_for("its successor", lambda: stack.pid_of("gateway") not in (None, old), 30 * SLOW)
+    stack.wait_ready()
+    for t in threads:
+        t.join()
+    wait_for("a slot", lambda: stack.chat(key=key, max_tokens=1).status_code == 200, 5 * SLOW, 0.2)
+    assert len(stack.wait_rows(2, "t.name = 'slots' AND outcome = 'interrupted'")) == 2
+
+
+def try_chat(stack, key):
+    try:  # the one that asks whether both are taken may hold one
+        while stack.chat("Write a very long story.", key, max_tokens=1500, ignore_eos=True).status_code == 429:
+            time.sleep(0.05)
+    except httpx2.TransportError:
+        pass  # the gateway was killed: that is the test

@@ -159,7 +159,8 @@ def test_a_frozen_engine_hangs_nobody(own_stack):
     try:
         r = stack.chat(key=key)
         assert r.status_code == 503 and int(r.headers["retry-after"]) >= 1
-        assert not stack.is_ready()
+        # A loop says so at its next tick.
+        wait_for("the loss seen", lambda: not stack.is_ready(), 2 * SLOW)
     finally:
         os.kill(pid, signal.SIGCONT)
     stack.wait_ready()

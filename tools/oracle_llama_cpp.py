@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """llama.cpp's own distance from the float32 reference on the same file: mean and maximum |difference| of the targets'
-log-probabilities of tests/data/score/reference.json, and the worst greedy choice. Needs PyPI llama-cpp-python and numpy.
+log-probabilities of tests/data/score/reference.json, the Kullback-Leibler divergence of its distributions from the
+reference's, and the worst greedy choice. Needs PyPI llama-cpp-python and numpy; writes tests/data/score/llama_cpp.json.
 
-    VENV/bin/python tools/oracle_llama_cpp.py MODEL
+    python3 tools/oracle_logprobs.py MODEL --distributions ref.npy
+    VENV/bin/python tools/oracle_llama_cpp.py MODEL ref.npy > tests/data/score/llama_cpp.json
 """
 
 import ctypes
@@ -41,7 +43,8 @@ def main():
     ids = ref["ids"]
     lp = logprobs(model, ids, n_vocab)
     d = np.abs(lp[np.arange(len(ids) - 1), ids[1:]] - np.array(ref["logprobs"][1:]))
-    print(f"llama.cpp: mean {d.mean():.6f}, maximum {d.max():.6f} nat over {len(d)} tokens")
+    want = np.load(sys.argv[2], mmap_mode="r").astype(np.float64)
+    kl = (np.exp(want) * (want - lp)).sum(-1)
     worst = 0.0
     for g in ref["greedy"]:
         n = len(g["prompt"])
@@ -49,7 +52,11 @@ def main():
         for row, top in zip(lp, g["top"]):
             best = dict(map(tuple, top)).get(int(row.argmax()), -1e9)
             worst = max(worst, top[0][1] - best)
-    print(f"llama.cpp: its choice is at worst {worst:.5f} nat below the reference's")
+    json.dump({"command": "tools/oracle_llama_cpp.py (see its head)", "llama_cpp_python": L.__version__,
+               "tokens": len(ids), "logprob_mean": round(float(d.mean()), 6), "logprob_max": round(float(d.max()), 6),
+               "kl_mean": round(float(kl.mean()), 6), "kl_p99": round(float(np.quantile(kl, 0.99)), 6),
+               "regret_max": round(worst, 6)}, sys.stdout, indent=1)
+    print()
 
 
 main()

@@ -11,6 +11,9 @@ needs it. From the repository's root:
     done > prompts.jsonl
     python3 tools/oracle_logprobs.py MODEL ids.json prompts.jsonl > tests/data/score/reference.json
 
+With `--distributions FILE` instead of the two files it writes the whole log-softmax after each id of that text,
+(n, vocab) in float32, as numpy does: for tools/oracle_llama_cpp.py.
+
 Written from the definitions (RMSNorm: Zhang and Sennrich 2019; RoPE: Su et al. 2021, GGUF's llama pairs
 (2i, 2i+1); grouped-query attention: Ainslie et al. 2023; SwiGLU: Shazeer 2020), with no code of Sluice.
 """
@@ -89,6 +92,10 @@ def main():
     path, ids_file, prompts_file = sys.argv[1:4]
     torch.set_num_threads(1)
     model = Model(path)
+    if ids_file == "--distributions":
+        ids = json.load(open("tests/data/score/reference.json"))["ids"]
+        np.save(prompts_file, model.logprobs(ids).numpy())
+        return
     ids = json.load(open(ids_file))["ids"]
     lp = model.logprobs(ids)
     target = [None] + [round(float(lp[i - 1, t]), 6) for i, t in enumerate(ids) if i]

@@ -45,6 +45,7 @@ def main():
     d = np.abs(lp[np.arange(len(ids) - 1), ids[1:]] - np.array(ref["logprobs"][1:]))
     want = np.load(sys.argv[2], mmap_mode="r").astype(np.float64)
     kl = (np.exp(want) * (want - lp)).sum(-1)
+    regret = want.max(-1) - want[np.arange(len(ids)), lp.argmax(-1)]
     worst = 0.0
     for g in ref["greedy"]:
         n = len(g["prompt"])
@@ -55,7 +56,8 @@ def main():
     json.dump({"command": "tools/oracle_llama_cpp.py (see its head)", "llama_cpp_python": L.__version__,
                "tokens": len(ids), "logprob_mean": round(float(d.mean()), 6), "logprob_max": round(float(d.max()), 6),
                "kl_mean": round(float(kl.mean()), 6), "kl_p99": round(float(np.quantile(kl, 0.99)), 6),
-               "regret_max": round(worst, 6)}, sys.stdout, indent=1)
+               "regret_p99": round(float(np.quantile(regret, 0.99)), 6), "regret_max": round(float(regret.max()), 6),
+               "greedy_regret_max": round(worst, 6)}, sys.stdout, indent=1)
     print()
 
 

@@ -303,13 +303,13 @@ static void rmsnorm_missing(const float *x, const float *weight, uint32_t n, flo
 
 static void shift_position(struct run *r)
 {
-    mutant_base = r->model.shape.rope_base;
+    mutant_base = r->model.shape.rope.base;
     r->kernels.rope = rope_shifted;
 }
 
 static void change_rope_base(struct run *r)
 {
-    r->model.shape.rope_base = 10000.0f;
+    r->model.shape.rope.base = 10000.0f;
 }
 
 static void drop_norms(struct run *r)

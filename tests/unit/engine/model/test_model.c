@@ -247,7 +247,6 @@ static void accepts_features_that_are_turned_off(void **state)
         {.key = NULL},
         {.key = "llama.rope.scaling.type", .text = "none"},
         {.key = "llama.rope.scaling.factor", .number = 1},
-        {.key = "llama.attention.sliding_window", .number = 0},
         {.key = "llama.expert_count", .number = 0},
         {.key = "general.type", .text = "model"},
         {.key = "other.logit_scale", .number = 3},

@@ -132,16 +132,51 @@ static void print_special(const struct report *r, const char *what, int32_t id)
         printf("%-18s%d %s\n", what, id, tokenizer_piece(r->tokenizer, id, &len));
 }
 
+static const char *scaling_name(enum rope_scaling s)
+{
+    static const char *const names[] = {[ROPE_PLAIN] = "none",
+                                        [ROPE_LINEAR] = "linear",
+                                        [ROPE_YARN] = "yarn",
+                                        [ROPE_LONGROPE] = "longrope"};
+
+    return names[s];
+}
+
+static void print_rope(const struct model_rope *p)
+{
+    printf("%-18s%u dimensions, base %g", "rope", p->dims, (double)p->base);
+    if (p->window_base != 0.0f)
+        printf(" (%g in windowed layers)", (double)p->window_base);
+    if (p->divisors != NULL)
+        printf(", scaled by a table (llama3)");
+    if (p->scaling != ROPE_PLAIN)
+        printf(", %s scaling by %g from %u tokens", scaling_name(p->scaling), (double)p->factor,
+               p->original_context);
+    putchar('\n');
+}
+
+static uint32_t n_windowed(const struct model *m)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < m->shape.n_layers; i++)
+        n += m->layers[i].windowed;
+    return n;
+}
+
 static void print_text(const struct report *r)
 {
     const struct model_shape *p = &r->model->shape;
 
-    printf("%-18sllama\n%-18s%s\n", "architecture", "name", r->model->name);
+    printf("%-18s%s\n%-18s%s\n", "architecture", r->model->arch->name, "name", r->model->name);
     printf("%-18s%.1f million\n", "parameters", (double)r->parameters / 1e6);
     printf("%-18s%u layers, width %u, feed-forward %u\n", "shape", p->n_layers, p->n_embd, p->n_ff);
     printf("%-18s%u query, %u KV, %u dimensions each\n", "heads", p->n_heads, p->n_kv_heads,
            p->head_dim);
-    printf("%-18s%u dimensions, base %g\n", "rope", p->rope_dims, (double)p->rope_base);
+    print_rope(&p->rope);
+    if (p->window != 0)
+        printf("%-18s%u tokens in %u of %u layers\n", "window", p->window, n_windowed(r->model),
+               p->n_layers);
     printf("%-18s%u tokens\n", "context", p->context_tokens);
     print_mib("file", gguf_file_bytes(r->model->gguf));
     for (uint32_t i = 0; i < TYPES_MAX; i++)
@@ -169,13 +204,14 @@ static json_t *id_or_null(int32_t id)
 
 static json_t *shape_json(const struct model_shape *p)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "n_layers",
-                     (json_int_t)p->n_layers, "n_embd", (json_int_t)p->n_embd, "n_ff",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:f, s:I, s:f}",
+                     "n_layers", (json_int_t)p->n_layers, "n_embd", (json_int_t)p->n_embd, "n_ff",
                      (json_int_t)p->n_ff, "n_heads", (json_int_t)p->n_heads, "n_kv_heads",
                      (json_int_t)p->n_kv_heads, "head_dim", (json_int_t)p->head_dim,
                      "context_tokens", (json_int_t)p->context_tokens, "rope_dims",
-                     (json_int_t)p->rope_dims, "rope_base", (double)p->rope_base, "norm_eps",
-                     (double)p->norm_eps);
+                     (json_int_t)p->rope.dims, "rope_base", (double)p->rope.base, "rope_scaling",
+                     scaling_name(p->rope.scaling), "rope_factor", (double)p->rope.factor, "window",
+                     (json_int_t)p->window, "norm_eps", (double)p->norm_eps);
 }
 
 static json_t *types_json(const struct report *r)
@@ -207,15 +243,16 @@ static json_t *tokenizer_json(const struct report *r)
 static bool print_json(const struct report *r)
 {
     const struct gguf *g = r->model->gguf;
-    json_t *all = json_pack(
-        "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:b, s:o, s:o, s:b, s:{s:I, s:I, s:I}}",
-        "architecture", "llama", "name", r->model->name, "revision", r->model->revision,
-        "gguf_version", (json_int_t)gguf_version(g), "file_bytes", (json_int_t)gguf_file_bytes(g),
-        "tensors", (json_int_t)gguf_n_tensors(g), "parameters", (json_int_t)r->parameters, "shape",
-        shape_json(&r->model->shape), "tied_output", r->model->output == r->model->token_embd,
-        "types", types_json(r), "tokenizer", tokenizer_json(r), "chat_template", r->has_template,
-        "kv_memory", "context_tokens", (json_int_t)r->context, "f16_bytes",
-        (json_int_t)r->kv_f16_bytes, "f32_bytes", (json_int_t)r->kv_f32_bytes);
+    json_t *all =
+        json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:b, s:o, s:o, s:b, s:{s:I, s:I, s:I}}",
+                  "architecture", r->model->arch->name, "name", r->model->name, "revision",
+                  r->model->revision, "gguf_version", (json_int_t)gguf_version(g), "file_bytes",
+                  (json_int_t)gguf_file_bytes(g), "tensors", (json_int_t)gguf_n_tensors(g),
+                  "parameters", (json_int_t)r->parameters, "shape", shape_json(&r->model->shape),
+                  "tied_output", r->model->output == r->model->token_embd, "types", types_json(r),
+                  "tokenizer", tokenizer_json(r), "chat_template", r->has_template, "kv_memory",
+                  "context_tokens", (json_int_t)r->context, "f16_bytes",
+                  (json_int_t)r->kv_f16_bytes, "f32_bytes", (json_int_t)r->kv_f32_bytes);
     bool printed = all != NULL && json_dumpf(all, stdout, JSON_INDENT(2)) == 0;
 
     json_decref(all);

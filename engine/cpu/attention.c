@@ -1,5 +1,6 @@
 #include "engine/cpu/attention.h"
 
+#include <math.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -59,6 +60,13 @@ struct query {
     float *out; /* (head_pad): splits so far */
     float max, sum;
     uint32_t position;
+    uint32_t first; /* of the positions that it sees */
+    bool begun;     /* out, max and sum hold something */
+};
+
+/* What a query sees of a split: [from, to) of its tokens; from == to: nothing. */
+struct part {
+    uint32_t from, to;
 };
 
 static size_t query_floats(uint32_t head_dim)
@@ -106,11 +114,15 @@ static struct query *lay_out(const struct attention *a, const struct attention_u
     for (uint32_t i = 0; i < n_queries; i++, floats += query_floats(a->kv->head_dim)) {
         uint32_t row = u->first_row + i / group, head = kv_head * group + i % group;
 
-        queries[i] = (struct query){.q = a->q + row * a->ldq + (size_t)head * a->kv->head_dim,
-                                    .p = floats,
-                                    .acc = floats + SPLIT_TOKENS,
-                                    .out = floats + SPLIT_TOKENS + pad,
-                                    .position = a->step->rows[row].position};
+        uint32_t position = a->step->rows[row].position;
+
+        queries[i] = (struct query){
+            .q = a->q + row * a->ldq + (size_t)head * a->kv->head_dim,
+            .p = floats,
+            .acc = floats + SPLIT_TOKENS,
+            .out = floats + SPLIT_TOKENS + pad,
+            .position = position,
+            .first = a->window != 0 && position >= a->window ? position - a->window + 1 : 0};
     }
     return queries;
 }
@@ -132,14 +144,15 @@ static void score_page(const struct attention *a, const struct query *queries, u
     }
 }
 
-static void merge(const struct attention *a, struct query *q, bool first, float max, float sum)
+static void merge(const struct attention *a, struct query *q, float max, float sum)
 {
     float top, old, new;
 
-    if (first) {
+    if (!q->begun) {
         memcpy(q->out, q->acc, a->kv->head_pad * sizeof *q->out);
         q->max = max;
         q->sum = sum;
+        q->begun = true;
         return;
     }
     top = max > q->max ? max : q->max;
@@ -150,36 +163,53 @@ static void merge(const struct attention *a, struct query *q, bool first, float 
     q->max = top;
 }
 
-static uint32_t visible(const struct query *q, uint32_t start)
+static struct part part_of(const struct query *q, uint32_t start)
 {
-    uint32_t n = q->position + 1 - start;
+    uint32_t end = q->position + 1 < start + SPLIT_TOKENS ? q->position + 1 : start + SPLIT_TOKENS;
+    uint32_t from = q->first > start ? q->first : start;
 
-    return n < SPLIT_TOKENS ? n : SPLIT_TOKENS;
+    return from < end ? (struct part){from - start, end - start} : (struct part){0, 0};
 }
 
-/* Tokens [start, start + 256) for the queries, all of which see at least the first of them. */
+/* The weights of a split's tokens, and the sum of their values. Tokens of the first page that lie
+ * before the window weigh nothing. */
+static void weigh_split(const struct attention *a, struct query *q, struct part part,
+                        const uint32_t *pages, uint32_t kv_head)
+{
+    const struct kv *kv = a->kv;
+    uint32_t aligned = part.from / KV_TOKENS * KV_TOKENS;
+    float max, sum;
+
+    for (uint32_t t = aligned; t < part.from; t++)
+        q->p[t] = -INFINITY;
+    if (a->cap != 0.0f)
+        a->kernels->soft_cap(q->p + part.from, part.to - part.from, a->cap);
+    a->kernels->softmax(q->p + aligned, part.to - aligned, &max, &sum);
+    memset(q->acc, 0, kv->head_pad * sizeof *q->acc);
+    for (uint32_t t = aligned; t < part.to; t += KV_TOKENS)
+        kv->kernels->pv_page(q->p + t, part.to - t < KV_TOKENS ? part.to - t : KV_TOKENS,
+                             kv_part(kv, pages[t / KV_TOKENS], a->layer, kv_head) + kv->part_bytes,
+                             kv->head_pad, q->acc);
+    merge(a, q, max, sum);
+}
+
+/* Tokens [start, start + 256) for the queries; `pages` are theirs. Positions ascend, and with them
+ * the windows: the first query sees the earliest token, the last one the latest. */
 static void run_split(const struct attention *a, struct query *queries, uint32_t n_queries,
                       const uint32_t *pages, uint32_t kv_head, uint32_t start)
 {
-    uint32_t most = visible(&queries[n_queries - 1], start); /* positions ascend */
-    const struct kv *kv = a->kv;
+    uint32_t earliest = queries[0].first > start ? queries[0].first - start : 0;
+    uint32_t seen = queries[n_queries - 1].position + 1 - start;
 
-    for (uint32_t t = 0; t < most; t += KV_TOKENS)
-        score_page(a, queries, n_queries,
-                   kv_part(kv, pages[(start + t) / KV_TOKENS], a->layer, kv_head), t);
+    for (uint32_t t = earliest / KV_TOKENS * KV_TOKENS; t < seen && t < SPLIT_TOKENS;
+         t += KV_TOKENS)
+        score_page(a, queries, n_queries, kv_part(a->kv, pages[t / KV_TOKENS], a->layer, kv_head),
+                   t);
     for (uint32_t i = 0; i < n_queries; i++) {
-        struct query *q = &queries[i];
-        uint32_t n = visible(q, start);
-        float max, sum;
+        struct part part = part_of(&queries[i], start);
 
-        a->kernels->softmax(q->p, n, &max, &sum);
-        memset(q->acc, 0, kv->head_pad * sizeof *q->acc);
-        for (uint32_t t = 0; t < n; t += KV_TOKENS)
-            kv->kernels->pv_page(q->p + t, n - t < KV_TOKENS ? n - t : KV_TOKENS,
-                                 kv_part(kv, pages[(start + t) / KV_TOKENS], a->layer, kv_head) +
-                                     kv->part_bytes,
-                                 kv->head_pad, q->acc);
-        merge(a, q, start == 0, max, sum);
+        if (part.from < part.to)
+            weigh_split(a, &queries[i], part, pages, kv_head);
     }
 }
 
@@ -191,12 +221,13 @@ static void run_unit(void *arg, uint32_t item, unsigned thread)
     uint32_t n_queries = u->n_rows * group, seen = 0;
     struct query *queries = lay_out(a, u, kv_head, n_queries, a->scratch[thread]);
     const struct step_sequence *s = &a->step->sequences[a->step->rows[u->first_row].sequence];
+    const uint32_t *pages = a->step->pages + s->first_page;
 
-    for (uint32_t start = 0; start <= queries[n_queries - 1].position; start += SPLIT_TOKENS) {
+    for (uint32_t start = queries[0].first / SPLIT_TOKENS * SPLIT_TOKENS;
+         start <= queries[n_queries - 1].position; start += SPLIT_TOKENS) {
         while (queries[seen].position < start)
             seen++;
-        run_split(a, queries + seen, n_queries - seen, a->step->pages + s->first_page, kv_head,
-                  start);
+        run_split(a, queries + seen, n_queries - seen, pages + start / KV_TOKENS, kv_head, start);
     }
     for (uint32_t i = 0; i < n_queries; i++) {
         uint32_t row = u->first_row + i / group, head = kv_head * group + i % group;

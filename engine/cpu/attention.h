@@ -45,7 +45,9 @@ struct attention {
     const struct device_step *step;
     uint32_t layer;
     uint32_t n_heads;
-    const float *q; /* (n_rows, ldq): heads, rotated and scaled by 1 / sqrt(head_dim) */
+    uint32_t window; /* a row sees so many tokens, itself among them; 0: all */
+    float cap;       /* on scores; 0: none */
+    const float *q;  /* (n_rows, ldq): heads, rotated and scaled */
     size_t ldq;
     float *out; /* (n_rows, ldo): heads */
     size_t ldo;

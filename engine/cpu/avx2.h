@@ -18,6 +18,10 @@ void avx2_quantize(const float *x, size_t k, struct quants *q, uint32_t col);
 void avx2_rmsnorm(const float *x, const float *weight, uint32_t n, float eps, float *out);
 void avx2_rope(float *x, uint32_t n_heads, uint32_t head_dim, const float *cos, const float *sin,
                uint32_t rope_dims);
+void avx2_rope_halves(float *x, uint32_t n_heads, uint32_t head_dim, const float *cos,
+                      const float *sin, uint32_t rope_dims);
+void avx2_gelu_mul(float *gate, const float *up, uint32_t n);
+void avx2_soft_cap(float *x, uint32_t n, float cap);
 void avx2_scale_add(float *acc, float a, const float *other, float b, uint32_t n);
 void avx2_store_f16(void *k_page, void *v_page, uint32_t t, const float *k, const float *v,
                     uint32_t head_dim, uint32_t head_pad);

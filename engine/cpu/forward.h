@@ -20,6 +20,13 @@ struct rows {
     size_t ld;
 };
 
+/* RoPE for layers of one kind. */
+struct rotation {
+    double *freqs; /* (rope dims / 2): radians per position */
+    float magnitude;
+    struct rows cos, sin; /* (max_rows, rope dims), laid out as the kernel wants them */
+};
+
 struct forward {
     const struct model *model;
     const struct kernels *kernels;
@@ -35,7 +42,8 @@ struct forward {
     struct rows k, v;     /* (max_rows, n_kv_heads * head_dim) */
     struct rows attended; /* (max_rows, n_heads * head_dim) */
     struct rows gate, up; /* (max_rows, n_ff) */
-    struct rows cos, sin; /* (max_rows, rope_dims) */
+    struct rows branch;   /* (max_rows, n_embd): what a block gives, before its norm and scale */
+    struct rotation rotations[2]; /* of global and of windowed layers */
     struct rows logits;   /* (max_rows, n_vocab); beyond LOGIT_ROWS touched only by want_logits */
     struct quants quants; /* (max_rows, the widest input) */
     struct attention_unit *units;
@@ -47,6 +55,7 @@ struct forward {
     uint32_t n_units;
     uint32_t layer;
     const uint32_t *wanted; /* rows of the output pass */
+    uint32_t logits_to;     /* the first row of logits that it writes */
 };
 
 /* Bytes of the buffers for cfg, those that only want_logits touches left out. */
@@ -61,5 +70,17 @@ void forward_run(struct forward *f, const struct device_step *step, const int32_
 /* Logits of `n` rows of the last run into f->logits rows [to, to + n); n <= LOGIT_ROWS, rows
  * ascending. */
 void forward_logits(struct forward *f, const uint32_t *rows, uint32_t n, uint32_t to);
+
+/* A row of a buffer. */
+static inline float *row_of(const struct rows *b, uint32_t row)
+{
+    return b->data + row * b->ld;
+}
+
+/* Floats from one row of activations of width n to the next. */
+static inline size_t act_stride(size_t n)
+{
+    return (n + ACT_ALIGN - 1) & ~(size_t)(ACT_ALIGN - 1);
+}
 
 #endif

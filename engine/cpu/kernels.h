@@ -21,6 +21,8 @@
 #define ACT_ALIGN   32
 #define PACK_ROWS   8 /* output rows interleaved in one packed group */
 #define KV_TOKENS   16
+#define GELU_SCALE  0.7978845608028654f /* sqrt(2 / pi) */
+#define GELU_CUBIC  0.044715f
 #define DOT_ROWS    4 /* weight rows that dot_rows takes at a time */
 #define QK_QUERIES  4 /* queries that one call of qk_page takes */
 
@@ -96,8 +98,15 @@ struct kernels {
      * sin: (rope_dims), each pair's value twice, sin negated in the even place. */
     void (*rope)(float *x, uint32_t n_heads, uint32_t head_dim, const float *cos, const float *sin,
                  uint32_t rope_dims);
+    /* The same for pairs (i, i + rope_dims / 2). cos and sin: (rope_dims / 2). */
+    void (*rope_halves)(float *x, uint32_t n_heads, uint32_t head_dim, const float *cos,
+                        const float *sin, uint32_t rope_dims);
     /* gate = silu(gate) * up */
     void (*silu_mul)(float *gate, const float *up, uint32_t n);
+    /* gate = gelu(gate) * up, by the tanh approximation */
+    void (*gelu_mul)(float *gate, const float *up, uint32_t n);
+    /* x = cap * tanh(x / cap) */
+    void (*soft_cap)(float *x, uint32_t n, float cap);
     /* p = exp(p - max) over n scores (room for n rounded up to 8; the rest becomes 0); *max and
      * *sum out. */
     void (*softmax)(float *p, uint32_t n, float *max, float *sum);

@@ -218,6 +218,77 @@ void avx2_rope(float *x, uint32_t n_heads, uint32_t head_dim, const float *cos, 
     }
 }
 
+void avx2_rope_halves(float *x, uint32_t n_heads, uint32_t head_dim, const float *cos,
+                      const float *sin, uint32_t rope_dims)
+{
+    uint32_t half = rope_dims / 2;
+
+    for (uint32_t h = 0; h < n_heads; h++, x += head_dim) {
+        uint32_t i = 0;
+
+        for (; i + LANES <= half; i += LANES) {
+            __m256 a = _mm256_loadu_ps(x + i), b = _mm256_loadu_ps(x + half + i);
+            __m256 c = _mm256_loadu_ps(cos + i), s = _mm256_loadu_ps(sin + i);
+
+            _mm256_storeu_ps(x + i, _mm256_fmsub_ps(a, c, _mm256_mul_ps(b, s)));
+            _mm256_storeu_ps(x + half + i, _mm256_fmadd_ps(b, c, _mm256_mul_ps(a, s)));
+        }
+        for (; i < half; i++) {
+            float a = x[i], b = x[i + half];
+
+            x[i] = fmaf(a, cos[i], -(b * sin[i]));
+            x[i + half] = fmaf(b, cos[i], a * sin[i]);
+        }
+    }
+}
+
+INLINE __m256 gelu_mul8(__m256 g, __m256 up)
+{
+    __m256 cube = _mm256_mul_ps(_mm256_mul_ps(g, g), g);
+    __m256 u = _mm256_mul_ps(_mm256_set1_ps(-2.0f * GELU_SCALE),
+                             _mm256_fmadd_ps(_mm256_set1_ps(GELU_CUBIC), cube, g));
+
+    return _mm256_mul_ps(_mm256_div_ps(g, _mm256_add_ps(_mm256_set1_ps(1.0f), exp8(u))), up);
+}
+
+void avx2_gelu_mul(float *gate, const float *up, uint32_t n)
+{
+    uint32_t i = 0;
+
+    for (; i + LANES <= n; i += LANES)
+        _mm256_storeu_ps(gate + i, gelu_mul8(_mm256_loadu_ps(gate + i), _mm256_loadu_ps(up + i)));
+    if (i < n) {
+        __m256i m = first_lanes(n - i);
+
+        _mm256_maskstore_ps(
+            gate + i, m, gelu_mul8(_mm256_maskload_ps(gate + i, m), _mm256_maskload_ps(up + i, m)));
+    }
+}
+
+/* tanh(u) = 1 - 2 / (exp(2u) + 1) */
+INLINE __m256 soft_cap8(__m256 x, __m256 cap, __m256 twice)
+{
+    const __m256 one = _mm256_set1_ps(1.0f);
+    __m256 e = exp8(_mm256_mul_ps(x, twice));
+
+    return _mm256_mul_ps(
+        cap, _mm256_sub_ps(one, _mm256_div_ps(_mm256_set1_ps(2.0f), _mm256_add_ps(e, one))));
+}
+
+void avx2_soft_cap(float *x, uint32_t n, float cap)
+{
+    const __m256 caps = _mm256_set1_ps(cap), twice = _mm256_set1_ps(2.0f / cap);
+    uint32_t i = 0;
+
+    for (; i + LANES <= n; i += LANES)
+        _mm256_storeu_ps(x + i, soft_cap8(_mm256_loadu_ps(x + i), caps, twice));
+    if (i < n) {
+        __m256i m = first_lanes(n - i);
+
+        _mm256_maskstore_ps(x + i, m, soft_cap8(_mm256_maskload_ps(x + i, m), caps, twice));
+    }
+}
+
 INLINE __m256 silu_mul8(__m256 g, __m256 u)
 {
     __m256 e = exp8(_mm256_sub_ps(_mm256_setzero_ps(), g));
@@ -393,7 +464,10 @@ const struct kernels kernels_avx2 = {
     .quantize = avx2_quantize,
     .rmsnorm = avx2_rmsnorm,
     .rope = avx2_rope,
+    .rope_halves = avx2_rope_halves,
     .silu_mul = silu_mul,
+    .gelu_mul = avx2_gelu_mul,
+    .soft_cap = avx2_soft_cap,
     .softmax = softmax,
     .scale_add = avx2_scale_add,
     .kv_f16 = {sizeof(uint16_t), avx2_store_f16, qk_page_f16, pv_page_f16},

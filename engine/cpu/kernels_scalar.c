@@ -213,6 +213,37 @@ static void rope(float *x, uint32_t n_heads, uint32_t head_dim, const float *cos
         }
 }
 
+static void rope_halves(float *x, uint32_t n_heads, uint32_t head_dim, const float *cos,
+                        const float *sin, uint32_t rope_dims)
+{
+    uint32_t half = rope_dims / 2;
+
+    for (uint32_t h = 0; h < n_heads; h++, x += head_dim)
+        for (uint32_t i = 0; i < half; i++) {
+            float a = x[i], b = x[i + half];
+
+            x[i] = a * cos[i] - b * sin[i];
+            x[i + half] = b * cos[i] + a * sin[i];
+        }
+}
+
+/* With tanh(u) written out: 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2u)), u = sqrt(2 / pi) (g + c g^3).
+ */
+static void gelu_mul(float *gate, const float *up, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        float g = gate[i], u = GELU_SCALE * (g + GELU_CUBIC * g * g * g);
+
+        gate[i] = g / (1.0f + expf(-2.0f * u)) * up[i];
+    }
+}
+
+static void soft_cap(float *x, uint32_t n, float cap)
+{
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = cap * tanhf(x[i] / cap);
+}
+
 static void silu_mul(float *gate, const float *up, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -326,7 +357,10 @@ const struct kernels kernels_scalar = {
     .quantize = quantize,
     .rmsnorm = rmsnorm,
     .rope = rope,
+    .rope_halves = rope_halves,
     .silu_mul = silu_mul,
+    .gelu_mul = gelu_mul,
+    .soft_cap = soft_cap,
     .softmax = softmax,
     .scale_add = scale_add,
     .kv_f16 = {sizeof(uint16_t), store_f16, qk_page_f16, pv_page_f16},

@@ -153,21 +153,73 @@ static enum status map_memory(struct weights *w, size_t bytes, struct reason *wh
     return ST_OK;
 }
 
-/* Norm weights in any type become floats. */
-static const float *set_norm(struct opening *o, const struct tensor *t, float *out)
+#define FROM(member) offsetof(struct model_layer, member)
+#define TO(member)   offsetof(struct layer_weights, member)
+static const struct {
+    size_t from, to;
+    bool is_norm;
+} vectors[] = {
+    {FROM(attn_norm), TO(attn_norm), true},
+    {FROM(attn_q_norm), TO(attn_q_norm), true},
+    {FROM(attn_k_norm), TO(attn_k_norm), true},
+    {FROM(ffn_norm), TO(ffn_norm), true},
+    {FROM(attn_post_norm), TO(attn_post_norm), true},
+    {FROM(ffn_post_norm), TO(ffn_post_norm), true},
+    {FROM(attn_q_bias), TO(q_bias), false},
+    {FROM(attn_k_bias), TO(k_bias), false},
+    {FROM(attn_v_bias), TO(v_bias), false},
+};
+
+static const struct tensor *vector_of(const struct model_layer *l, size_t i)
+{
+    const struct tensor *t;
+
+    memcpy(&t, (const char *)l + vectors[i].from, sizeof t);
+    return t;
+}
+
+/* Floats of all vectors; the file's size bounds them. */
+static size_t n_vector_floats(const struct model *model)
+{
+    size_t n = model->shape.n_embd;
+
+    for (uint32_t l = 0; l < model->shape.n_layers; l++)
+        for (size_t i = 0; i < COUNT_OF(vectors); i++) {
+            const struct tensor *t = vector_of(&model->layers[l], i);
+
+            n += t != NULL ? t->dims[0] : 0;
+        }
+    return n;
+}
+
+/* Norms and biases of any type become floats; returns where the next one goes. */
+static float *set_vector(struct opening *o, const struct tensor *t, float offset, float *out)
 {
     struct weight w = {0};
 
     set_weight(o, &w, t, false);
     w.to_float(t->data, out, w.k);
-    return out;
+    for (uint32_t i = 0; i < w.k && offset != 0.0f; i++)
+        out[i] += offset;
+    return out + w.k;
 }
 
-static void set_layer(struct opening *o, struct layer_weights *out, const struct model_layer *in,
-                      float *norms, uint32_t n_embd)
+static float *set_vectors(struct opening *o, struct layer_weights *out,
+                          const struct model_layer *in, float norm_offset, float *at)
 {
-    out->attn_norm = set_norm(o, in->attn_norm, norms);
-    out->ffn_norm = set_norm(o, in->ffn_norm, norms + n_embd);
+    for (size_t i = 0; i < COUNT_OF(vectors); i++) {
+        const struct tensor *t = vector_of(in, i);
+
+        if (t == NULL)
+            continue;
+        memcpy((char *)out + vectors[i].to, &at, sizeof at);
+        at = set_vector(o, t, vectors[i].is_norm ? norm_offset : 0.0f, at);
+    }
+    return at;
+}
+
+static void set_matrices(struct opening *o, struct layer_weights *out, const struct model_layer *in)
+{
     set_weight(o, &out->q, in->attn_q, o->pack);
     set_weight(o, &out->k, in->attn_k, o->pack);
     set_weight(o, &out->v, in->attn_v, o->pack);
@@ -182,20 +234,24 @@ enum status weights_open(struct weights *w, const struct model *model,
                          struct reason *why)
 {
     struct opening o = {.weights = w, .kernels = kernels, .pool = pool, .pack = pack};
-    uint32_t n_layers = model->shape.n_layers, n_embd = model->shape.n_embd;
+    const struct model_shape *p = &model->shape;
     enum status s;
+    float *at;
 
     memset(w, 0, sizeof *w);
     s = map_memory(w, weights_packed_bytes(model, pack), why);
     if (s != ST_OK)
         return s;
-    w->layers = calloc(n_layers, sizeof *w->layers);
-    w->norms = calloc((size_t)n_layers * 2 + 1, n_embd * sizeof *w->norms);
-    if (w->layers == NULL || w->norms == NULL)
-        return fail(why, ST_NO_MEMORY, "no memory for %u layers", n_layers);
-    for (uint32_t i = 0; i < n_layers; i++)
-        set_layer(&o, &w->layers[i], &model->layers[i], w->norms + (size_t)2 * i * n_embd, n_embd);
-    w->output_norm = set_norm(&o, model->output_norm, w->norms + (size_t)2 * n_layers * n_embd);
+    w->layers = calloc(p->n_layers, sizeof *w->layers);
+    w->vectors = at = calloc(n_vector_floats(model), sizeof *w->vectors);
+    if (w->layers == NULL || w->vectors == NULL)
+        return fail(why, ST_NO_MEMORY, "no memory for %u layers", p->n_layers);
+    for (uint32_t i = 0; i < p->n_layers; i++) {
+        at = set_vectors(&o, &w->layers[i], &model->layers[i], p->norm_offset, at);
+        set_matrices(&o, &w->layers[i], &model->layers[i]);
+    }
+    w->output_norm = at;
+    (void)set_vector(&o, model->output_norm, p->norm_offset, at);
     set_weight(&o, &w->token_embd, model->token_embd, false);
     set_weight(&o, &w->output, model->output, pack);
     return ST_OK;
@@ -206,7 +262,7 @@ void weights_close(struct weights *w)
     if (w->memory != NULL)
         munmap(w->memory, w->memory_bytes);
     free(w->layers);
-    free(w->norms);
+    free(w->vectors);
     memset(w, 0, sizeof *w);
 }
 

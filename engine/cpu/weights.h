@@ -23,7 +23,9 @@ struct weight {
 
 struct layer_weights {
     struct weight q, k, v, output, gate, up, down;
-    const float *attn_norm, *ffn_norm; /* (n_embd) */
+    /* As in struct model_layer; NULL where the model has none. Norms have the offset added. */
+    const float *attn_norm, *attn_q_norm, *attn_k_norm, *attn_post_norm, *ffn_norm, *ffn_post_norm;
+    const float *q_bias, *k_bias, *v_bias;
 };
 
 struct weights {
@@ -33,7 +35,7 @@ struct weights {
     const float *output_norm; /* (n_embd) */
     uint8_t *memory;          /* all packed groups */
     size_t memory_bytes;
-    float *norms; /* norm vectors, as floats */
+    float *vectors; /* norms and biases */
 };
 
 /* Bytes of the repacked copies that `model` needs (0 unless `pack`). */

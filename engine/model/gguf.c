@@ -286,6 +286,13 @@ bool gguf_array_i32(const struct gguf *g, const char *key, size_t i, int32_t *ou
     return true;
 }
 
+bool gguf_array_bool(const struct gguf *g, const char *key, size_t i)
+{
+    const struct gguf_entry *e = find_array(g, key);
+
+    return e != NULL && e->element == GGUF_BOOL && i < e->n && g->base[e->offset + i] != 0;
+}
+
 const char *gguf_key(const struct gguf *g, size_t i, enum gguf_type *type)
 {
     if (i >= g->keys.n)

@@ -1,5 +1,6 @@
 /* Metadata that decides what is computed. Every key of the architecture is in a table here or is
  * refused: a key that we don't know may be the one that changes the mathematics. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/size.h"
@@ -10,36 +11,50 @@ enum rule {
     ZERO,     /* a feature that 0 (or false) turns off */
     UNSCALED, /* a factor: 0 (unset) or 1 */
     TRUE,
-    NONE, /* the string "none" */
 };
 
 static const struct {
-    const char *key;
+    const char *suffix; /* of the architecture's name and a dot */
     enum rule rule;
 } rules[] = {
-    {"llama.block_count", ANY},
-    {"llama.context_length", ANY},
-    {"llama.embedding_length", ANY},
-    {"llama.feed_forward_length", ANY},
-    {"llama.vocab_size", ANY},
-    {"llama.attention.head_count", ANY},
-    {"llama.attention.head_count_kv", ANY},
-    {"llama.attention.key_length", ANY},
-    {"llama.attention.value_length", ANY},
-    {"llama.attention.layer_norm_rms_epsilon", ANY},
-    {"llama.attention.causal", TRUE},
-    {"llama.attention.sliding_window", ZERO},
-    {"llama.attention.max_alibi_bias", ZERO},
-    {"llama.attention.clamp_kqv", ZERO},
-    {"llama.rope.dimension_count", ANY},
-    {"llama.rope.freq_base", ANY},
-    {"llama.rope.scale_linear", UNSCALED},
-    {"llama.rope.scaling.type", NONE},
-    {"llama.rope.scaling.factor", UNSCALED},
-    {"llama.rope.scaling.attn_factor", UNSCALED},
-    {"llama.expert_count", ZERO},
-    {"llama.expert_used_count", ZERO},
-    {"llama.use_parallel_residual", ZERO},
+    {"block_count", ANY},
+    {"context_length", ANY},
+    {"embedding_length", ANY},
+    {"feed_forward_length", ANY},
+    {"vocab_size", ANY},
+    {"attention.head_count", ANY},
+    {"attention.head_count_kv", ANY},
+    {"attention.key_length", ANY},
+    {"attention.value_length", ANY},
+    {"attention.layer_norm_rms_epsilon", ANY},
+    {"attention.scale", ANY},
+    {"attention.sliding_window", ANY},
+    {"attention.sliding_window_pattern", ANY},
+    {"attention.causal", TRUE},
+    {"attention.max_alibi_bias", ZERO},
+    {"attention.clamp_kqv", ZERO},
+    {"attn_logit_softcapping", ANY},
+    {"final_logit_softcapping", ANY},
+    {"embedding_scale", ANY},
+    {"residual_scale", ANY},
+    {"logit_scale", ANY},
+    {"rope.dimension_count", ANY},
+    {"rope.freq_base", ANY},
+    {"rope.freq_base_swa", ANY},
+    {"rope.scale_linear", ANY},
+    {"rope.scaling.type", ANY},
+    {"rope.scaling.factor", ANY},
+    {"rope.scaling.attn_factor", ANY},
+    {"rope.scaling.original_context_length", ANY},
+    {"rope.scaling.finetuned", ANY},
+    {"rope.scaling.yarn_ext_factor", ANY},
+    {"rope.scaling.yarn_beta_fast", ANY},
+    {"rope.scaling.yarn_beta_slow", ANY},
+    {"rope.scaling.yarn_attn_factor", UNSCALED},
+    {"rope.scaling.yarn_log_multiplier", ZERO},
+    {"expert_count", ZERO},
+    {"expert_used_count", ZERO},
+    {"use_parallel_residual", ZERO},
 };
 
 /* A number or boolean; false for other types. */
@@ -81,16 +96,14 @@ static bool obeys(const struct gguf *g, const char *key, enum rule rule)
         return get_number(g, key, &v) && (v == 0.0f || v == 1.0f);
     case TRUE:
         return gguf_get_bool(g, key, &b) && b;
-    case NONE:
-        return is_string(g, key, "none");
     }
     return false;
 }
 
-static bool is_allowed(const struct gguf *g, const char *key)
+static bool is_allowed(const struct gguf *g, const char *key, const char *suffix)
 {
     for (size_t i = 0; i < COUNT_OF(rules); i++)
-        if (strcmp(rules[i].key, key) == 0)
+        if (strcmp(rules[i].suffix, suffix) == 0)
             return obeys(g, key, rules[i].rule);
     return false;
 }
@@ -105,39 +118,57 @@ static void printable(struct gguf_string s, char *out, size_t size)
     out[n] = 0;
 }
 
-static enum status check_architecture(const struct gguf *g, struct reason *why)
+void model_key(const struct arch *arch, const char *suffix, char key[MODEL_KEY_MAX])
+{
+    snprintf(key, MODEL_KEY_MAX, "%s.%s", arch->name, suffix);
+}
+
+static enum status refuse_architecture(struct gguf_string name, struct reason *why)
+{
+    const char *key = "general.architecture";
+    enum status s;
+    struct buf known;
+    char text[64];
+
+    printable(name, text, sizeof text);
+    buf_init(&known);
+    arch_names(&known);
+    s = fail_param(why, ST_UNSUPPORTED, key, "architecture %s is not supported; these are: %s",
+                   text, buf_cstr(&known));
+    buf_dispose(&known);
+    return s;
+}
+
+static enum status find_architecture(const struct gguf *g, const struct arch **arch,
+                                     struct reason *why)
 {
     const char *key = "general.architecture";
     struct gguf_string s;
-    uint32_t parts = 0;
-    char name[64];
 
     if (!gguf_get_string(g, key, &s))
         return fail_param(why, ST_CORRUPT, key, "the file names no architecture");
-    printable(s, name, sizeof name);
-    if (strcmp(name, "llama") != 0)
-        return fail_param(why, ST_UNSUPPORTED, key, "architecture %s; only llama is supported",
-                          name);
+    *arch = arch_find(s.data, s.len);
+    if (*arch == NULL)
+        return refuse_architecture(s, why);
     if (gguf_has(g, "general.type") && !is_string(g, "general.type", "model"))
         return fail_param(why, ST_UNSUPPORTED, "general.type",
-                          "the file is no model, but a part "
-                          "or an adapter of one (general.type)");
-    if (gguf_get_u32(g, "split.count", &parts) && parts > 1)
-        return fail_param(why, ST_UNSUPPORTED, "split.count",
-                          "the model is split into %u files; only whole ones are supported", parts);
+                          "the file is no model, but a part or an adapter of one (general.type)");
     return ST_OK;
 }
 
-enum status model_check_keys(const struct gguf *g, struct reason *why)
+enum status model_check_keys(const struct gguf *g, const struct arch **arch, struct reason *why)
 {
-    enum status s = check_architecture(g, why);
+    enum status s = find_architecture(g, arch, why);
     enum gguf_type type;
     const char *key;
+    size_t len;
 
     if (s != ST_OK)
         return s;
+    len = strlen((*arch)->name);
     for (size_t i = 0; (key = gguf_key(g, i, &type)) != NULL; i++)
-        if (strncmp(key, "llama.", 6) == 0 && !is_allowed(g, key))
+        if (strncmp(key, (*arch)->name, len) == 0 && key[len] == '.' &&
+            !is_allowed(g, key, key + len + 1))
             return fail_param(why, ST_UNSUPPORTED, key,
                               "%.200s has a value that asks for something not supported", key);
     return ST_OK;

@@ -57,8 +57,8 @@ static void reference_norm(const struct model_shape *s, const struct tensor *w, 
 static void reference_rope(const struct model_shape *s, double *x, uint32_t n_heads, uint32_t pos)
 {
     for (uint32_t h = 0; h < n_heads; h++, x += s->head_dim)
-        for (uint32_t i = 0; i < s->rope_dims; i += 2) {
-            double angle = pos * pow(s->rope_base, -(double)i / s->rope_dims);
+        for (uint32_t i = 0; i < s->rope.dims; i += 2) {
+            double angle = pos * pow(s->rope.base, -(double)i / s->rope.dims);
             double a = x[i], b = x[i + 1];
 
             x[i] = a * cos(angle) - b * sin(angle);

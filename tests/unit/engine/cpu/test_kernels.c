@@ -281,9 +281,55 @@ static void test_norm_and_rope(void **state)
         assert_memory_equal(b + h * 26 + 20, x + h * 26 + 20, 6 * sizeof *x);
 }
 
-static void test_silu_does_not_depend_on_the_place(void **state)
+/* The other half of a pair lies rope_dims / 2 further on: odd numbers of vectors, and tails. */
+static void test_rope_of_halves(void **state)
+{
+    static const uint32_t dims[] = {2, 16, 22, 48, 50};
+    const struct kernels *k = table_of(state);
+    float x[2 * 52], a[2 * 52], b[2 * 52], cos[25], sin[25];
+
+    fill(cos, 25, 1);
+    fill(sin, 25, 1);
+    for (size_t d = 0; d < sizeof dims / sizeof dims[0]; d++) {
+        fill(x, 2 * 52, 2);
+        memcpy(a, x, sizeof a);
+        memcpy(b, x, sizeof b);
+        kernels_scalar.rope_halves(a, 2, 52, cos, sin, dims[d]);
+        k->rope_halves(b, 2, 52, cos, sin, dims[d]);
+        assert_true(close_to(a[0], x[0] * cos[0] - x[dims[d] / 2] * sin[0], 1e-6f));
+        for (uint32_t i = 0; i < 2 * 52; i++)
+            assert_true(close_to(b[i], a[i], 1e-5f));
+        for (uint32_t h = 0; h < 2; h++)
+            assert_memory_equal(b + h * 52 + dims[d], x + h * 52 + dims[d],
+                                (52 - dims[d]) * sizeof *x);
+    }
+}
+
+static void test_soft_cap(void **state)
 {
     const struct kernels *k = table_of(state);
+    float x[45], a[45], one;
+
+    fill(x, 45, 200);
+    x[1] = 0;
+    x[2] = 1e30f;
+    x[3] = -1e30f;
+    memcpy(a, x, sizeof a);
+    k->soft_cap(a, 45, 30);
+    for (uint32_t i = 0; i < 45; i++) {
+        assert_true(close_to(a[i], 30 * tanhf(x[i] / 30), 1e-5f));
+        one = x[i];
+        k->soft_cap(&one, 1, 30);
+        assert_memory_equal(&one, a + i, sizeof one);
+    }
+    one = NAN;
+    k->soft_cap(&one, 1, 30);
+    assert_true(isnan(one));
+}
+
+static void check_gate(void (*scalar)(float *gate, const float *up, uint32_t n),
+                       void (*kernel)(float *gate, const float *up, uint32_t n))
+{
     float g[45], u[45], a[45], b[45], one;
 
     fill(g, 45, 60);
@@ -293,17 +339,28 @@ static void test_silu_does_not_depend_on_the_place(void **state)
     g[5] = 0;
     memcpy(a, g, sizeof a);
     memcpy(b, g, sizeof b);
-    kernels_scalar.silu_mul(a, u, 45);
-    k->silu_mul(b, u, 45);
+    scalar(a, u, 45);
+    kernel(b, u, 45);
     for (uint32_t i = 0; i < 45; i++) {
         assert_true(close_to(b[i], a[i], 1e-5f));
         one = g[i];
-        k->silu_mul(&one, u + i, 1);
+        kernel(&one, u + i, 1);
         assert_memory_equal(&one, b + i, sizeof one);
     }
     one = NAN;
-    k->silu_mul(&one, u, 1);
+    kernel(&one, u, 1);
     assert_true(isnan(one));
+}
+
+static void test_activations_do_not_depend_on_the_place(void **state)
+{
+    const struct kernels *k = table_of(state);
+    float g = 1.5f, up = 2;
+
+    check_gate(kernels_scalar.silu_mul, k->silu_mul);
+    check_gate(kernels_scalar.gelu_mul, k->gelu_mul);
+    kernels_scalar.gelu_mul(&g, &up, 1);
+    assert_true(close_to(g, 2 * 1.3995715f, 1e-6f)); /* by tanh itself */
 }
 
 static void test_softmax(void **state)
@@ -396,7 +453,9 @@ int main(void)
         FOR_EACH_ISA(test_quantize_is_the_same),
         FOR_EACH_ISA(test_dot_rows),
         FOR_EACH_ISA(test_norm_and_rope),
-        FOR_EACH_ISA(test_silu_does_not_depend_on_the_place),
+        FOR_EACH_ISA(test_rope_of_halves),
+        FOR_EACH_ISA(test_soft_cap),
+        FOR_EACH_ISA(test_activations_do_not_depend_on_the_place),
         FOR_EACH_ISA(test_softmax),
         FOR_EACH_ISA(test_pages),
     };

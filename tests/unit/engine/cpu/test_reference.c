@@ -17,6 +17,7 @@
 
 #include <cmocka.h>
 
+#define VOCAB     49152
 #define CHUNK     64u
 #define TOKENS    1024u
 #define PAGES     (TOKENS / KV_PAGE_TOKENS)
@@ -153,7 +154,7 @@ static void compare_row(void *arg, uint32_t at, const float *logits)
 
     if (at + 1 == d->n)
         return;
-    diff = fabs((double)sampler_logprob(logits, 49152, d->ids[at + 1]) -
+    diff = fabs((double)sampler_logprob(logits, VOCAB, d->ids[at + 1]) -
                 json_real_value(json_array_get(d->want, at + 1)));
     d->sum += isnan(diff) ? 1e9 : diff;
     if (!(diff <= d->max))
@@ -218,7 +219,7 @@ static void judge_choice(void *arg, uint32_t at, const float *logits)
 
     if (at + 1 < c->n_prompt || top == NULL)
         return;
-    for (int32_t i = 1; i < 49152; i++)
+    for (int32_t i = 1; i < VOCAB; i++)
         if (logits[i] > logits[best])
             best = i;
     for (size_t i = 0; i < json_array_size(top); i++) {
@@ -274,6 +275,88 @@ static void fast_choices_are_nearly_the_references(void **state)
     check_choices(DEVICE_FAST, "fast");
 }
 
+/* ---- whole distributions: fast against exact ---- */
+
+struct divergence {
+    float *exact; /* (tokens, vocabulary): logits of exact mode; then compared with */
+    double kl[TOKENS], regret[TOKENS];
+    double sum;
+};
+
+static void keep_row(void *arg, uint32_t at, const float *logits)
+{
+    struct divergence *d = arg;
+
+    memcpy(d->exact + (size_t)at * VOCAB, logits, VOCAB * sizeof *logits);
+}
+
+static int32_t best_of(const float *logits)
+{
+    int32_t best = 0;
+
+    for (int32_t i = 1; i < VOCAB; i++)
+        if (logits[i] > logits[best])
+            best = i;
+    return best;
+}
+
+/* sum of p (log p - log q) with p exact's and q fast's, and how much worse fast's choice is by p.
+ */
+static void diverge_row(void *arg, uint32_t at, const float *logits)
+{
+    struct divergence *d = arg;
+    const float *exact = d->exact + (size_t)at * VOCAB;
+    double p0 = (double)sampler_logprob(exact, VOCAB, 0) - exact[0],
+           q0 = (double)sampler_logprob(logits, VOCAB, 0) - logits[0], kl = 0;
+
+    for (int32_t i = 0; i < VOCAB; i++)
+        kl += exp(exact[i] + p0) * ((exact[i] + p0) - (logits[i] + q0));
+    d->regret[at] = exact[best_of(exact)] - exact[best_of(logits)];
+    d->kl[at] = kl;
+    d->sum += kl;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* What quantized activations cost, beside what llama.cpp's cost on the same file and text. */
+static void fast_mode_diverges_no_more_than_its_peer(void **state)
+{
+    json_t *peer = json_load_file("tests/data/score/llama_cpp.json", 0, NULL);
+    double limit = 1.2 * json_real_value(json_object_get(peer, "kl_mean"));
+    double most = json_real_value(json_object_get(peer, "regret_max"));
+    struct divergence d = {.exact = NULL};
+    int32_t ids[TOKENS];
+    uint32_t n = read_ids(json_object_get(reference, "ids"), ids, 0);
+
+    (void)state;
+    json_decref(peer);
+    if (!have_model() || IS_SANITIZED)
+        skip();
+    d.exact = malloc((size_t)n * VOCAB * sizeof *d.exact);
+    assert_true(n >= 256 && d.exact != NULL && limit > 0);
+    for (int fast = 0; fast < 2; fast++) {
+        struct run r;
+
+        open_model(&r);
+        open_forward(&r, fast ? DEVICE_FAST : DEVICE_EXACT);
+        feed(&r, ids, n, fast ? diverge_row : keep_row, &d);
+        close_run(&r);
+    }
+    free(d.exact);
+    qsort(d.kl, n, sizeof *d.kl, by_size);
+    qsort(d.regret, n, sizeof *d.regret, by_size);
+    printf("fast against exact: divergence mean %.6f, p99 %.6f nat; regret p99 %.5f, at most %.5f\n",
+           d.sum / n, d.kl[n * 99 / 100], d.regret[n * 99 / 100], d.regret[n - 1]);
+    assert_true(d.sum / n <= limit);
+    assert_true(d.regret[n * 99 / 100] <= 0.2);
+    assert_true(d.regret[n - 1] <= most);
+}
+
 /* ---- mutants: each must fail the comparison above ---- */
 
 static const struct kernels *honest;
@@ -303,13 +386,13 @@ static void rmsnorm_missing(const float *x, const float *weight, uint32_t n, flo
 
 static void shift_position(struct run *r)
 {
-    mutant_base = r->model.shape.rope_base;
+    mutant_base = r->model.shape.rope.base;
     r->kernels.rope = rope_shifted;
 }
 
 static void change_rope_base(struct run *r)
 {
-    r->model.shape.rope_base = 10000.0f;
+    r->model.shape.rope.base = 10000.0f;
 }
 
 static void drop_norms(struct run *r)
@@ -348,6 +431,7 @@ int main(void)
         cmocka_unit_test(fast_mode_stays_near_it),
         cmocka_unit_test(exact_choices_are_the_references),
         cmocka_unit_test(fast_choices_are_nearly_the_references),
+        cmocka_unit_test(fast_mode_diverges_no_more_than_its_peer),
         cmocka_unit_test(mutants_are_caught),
     };
 

@@ -30,7 +30,7 @@ static void opens_every_type(void **state)
         assert_int_equal(m->shape.n_layers, 2);
         assert_int_equal(m->shape.n_vocab, TINY_VOCAB);
         assert_int_equal(m->shape.head_dim, 16);
-        assert_int_equal(m->shape.rope_dims, 16);
+        assert_int_equal(m->shape.rope.dims, 16);
         assert_int_equal(m->shape.context_tokens, 512);
         assert_int_equal(m->layers[1].attn_k->dims[1], 32);
         assert_int_equal(m->layers[0].ffn_down->type, types[i]);
@@ -162,33 +162,45 @@ static void refuses_by_name_what_it_would_compute_wrongly(void **state)
         {.skip_key = "general.architecture", .want = ST_CORRUPT, .reason = "architecture"},
         {.skip_key = "general.architecture",
          .key = "general.architecture",
-         .text = "qwen2",
+         .text = "rwkv7",
          .want = ST_UNSUPPORTED,
-         .reason = "qwen2"},
+         .reason = "architecture rwkv7 is not supported; these are: gemma2, "},
         {.key = "general.type", .text = "adapter", .want = ST_UNSUPPORTED, .reason = "adapter"},
         {.key = "llama.rope.scaling.type",
-         .text = "yarn",
+         .text = "dynamic",
          .want = ST_UNSUPPORTED,
-         .reason = "llama.rope.scaling.type"},
+         .reason = "dynamic scaling"},
+        {.key = "llama.rope.scaling.type",
+         .text = "longrope",
+         .want = ST_CORRUPT,
+         .reason = "two sets of factors"},
         {.key = "llama.rope.scaling.factor",
-         .number = 4,
-         .want = ST_UNSUPPORTED,
+         .number = -4,
+         .want = ST_CORRUPT,
          .reason = "llama.rope.scaling.factor"},
+        {.key = "llama.attention.clamp_kqv",
+         .number = 8,
+         .want = ST_UNSUPPORTED,
+         .reason = "llama.attention.clamp_kqv"},
+        {.key = "llama.new_mathematics",
+         .number = 8,
+         .want = ST_UNSUPPORTED,
+         .reason = "llama.new_mathematics"},
         {.key = "llama.expert_count",
          .number = 8,
          .want = ST_UNSUPPORTED,
          .reason = "llama.expert_count"},
         {.key = "llama.attention.sliding_window",
-         .number = 4096,
-         .want = ST_UNSUPPORTED,
+         .number = 4096.5f,
+         .want = ST_CORRUPT,
          .reason = "llama.attention.sliding_window"},
         {.key = "llama.attention.scale",
-         .number = 0.5f,
-         .want = ST_UNSUPPORTED,
+         .number = -0.5f,
+         .want = ST_CORRUPT,
          .reason = "llama.attention.scale"},
         {.key = "llama.logit_scale",
-         .number = 0.5f,
-         .want = ST_UNSUPPORTED,
+         .number = 1e-9f,
+         .want = ST_CORRUPT,
          .reason = "llama.logit_scale"},
         {.key = "llama.rope.freq_base",
          .number = -1,
@@ -203,14 +215,16 @@ static void refuses_by_name_what_it_would_compute_wrongly(void **state)
          .want = ST_CORRUPT,
          .reason = "rms_epsilon"},
         {.skip_key = "llama.attention.head_count_kv", .want = ST_CORRUPT, .reason = "attn_k"},
-        {.tensor = "blk.0.attn_q.bias", .want = ST_UNSUPPORTED, .reason = "biases"},
-        {.tensor = "rope_freqs.weight", .want = ST_UNSUPPORTED, .reason = "rope_freqs.weight"},
+        {.tensor = "blk.0.attn_q.bias",
+         .want = ST_UNSUPPORTED,
+         .reason = "a bias is not supported"},
+        {.tensor = "rope_freqs.weight", .want = ST_CORRUPT, .reason = "not 4 F32 numbers"},
         {.tensor = "blk.1.attn_q.weight", .want = ST_UNSUPPORTED, .reason = "blk.1.attn_q.weight"},
         {.tensor = "output.weight", .want = ST_CORRUPT, .reason = "output.weight"}, /* a vector */
         {.skip_tensor = "token_embd.weight", .want = ST_CORRUPT, .reason = "token_embd.weight"},
         {.skip_tensor = "blk.0.ffn_up.weight", .want = ST_CORRUPT, .reason = "blk.0.ffn_up"},
         {.extra_rows = 1, .want = ST_CORRUPT, .reason = "blk.0.attn_k.weight"},
-        {.norm = TENSOR_F16, .want = ST_UNSUPPORTED, .reason = "norms must be F32"},
+        {.norm = TENSOR_Q8_0, .want = ST_UNSUPPORTED, .reason = "norms and biases must be"},
     };
 
     (void)state;
@@ -247,7 +261,7 @@ static void accepts_features_that_are_turned_off(void **state)
 
         if (s != ST_OK)
             fail_msg("case %zu: %s", i, why.text);
-        assert_true(m->shape.rope_base == 10000.0f);
+        assert_true(m->shape.rope.base == 10000.0f);
         model_close(m);
         buf_dispose(&file);
     }

@@ -109,7 +109,6 @@ static enum status check_architecture(const struct gguf *g, struct reason *why)
 {
     const char *key = "general.architecture";
     struct gguf_string s;
-    uint32_t parts = 0;
     char name[64];
 
     if (!gguf_get_string(g, key, &s))
@@ -122,9 +121,6 @@ static enum status check_architecture(const struct gguf *g, struct reason *why)
         return fail_param(why, ST_UNSUPPORTED, "general.type",
                           "the file is no model, but a part "
                           "or an adapter of one (general.type)");
-    if (gguf_get_u32(g, "split.count", &parts) && parts > 1)
-        return fail_param(why, ST_UNSUPPORTED, "split.count",
-                          "the model is split into %u files; only whole ones are supported", parts);
     return ST_OK;
 }
 

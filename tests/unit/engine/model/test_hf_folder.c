@@ -39,7 +39,7 @@ static void write_shard(const struct hf_folder *f, const char *name, unsigned fr
     struct st_build b;
 
     st_build_init(&b);
-    hf_tiny_llama_tensors(&b, "BF16", from, to, outside);
+    hf_tiny_llama_tensors(&b, "F32", from, to, outside);
     hf_folder_shard(f, name, &b);
     st_build_dispose(&b);
 }
@@ -170,7 +170,7 @@ static void opens_shards_by_the_index(void **state)
     assert_int_equal(gguf_n_tensors(g), 21);
     assert_non_null(gguf_part_at(g, 2));
     assert_null(gguf_part_at(g, 3));
-    assert_int_equal(gguf_tensor(g, "blk.1.attn_q.weight")->type, TENSOR_BF16);
+    assert_int_equal(gguf_tensor(g, "blk.1.attn_q.weight")->type, TENSOR_F32);
     gguf_close(g);
     hf_folder_dispose(&f);
 }

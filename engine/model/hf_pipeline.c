@@ -41,7 +41,9 @@ static const struct {
     bool ignore_merges; /* GGUF's name implies it */
 } byte_chains[] = {
     {"Bytes(gpt2)", "gpt-2", false, false},
+    {"Bytes(gpt2)", "olmo", true, false},                 /* GPT-NeoX's and MPT's, too */
     {"Digit" THEN "Bytes(gpt2)", "smollm", false, false}, /* StarCoder's and Granite's, too */
+    {"Digit" THEN "Bytes(gpt2)", "command-r", true, false},
     {SPLIT(LLAMA3) THEN "Bytes", "llama-bpe", false, true},
     {SPLIT(LLAMA3) THEN "Bytes", "dbrx", false, false},
     {SPLIT(QWEN2) THEN "Bytes", "qwen2", true, false},

@@ -1,5 +1,7 @@
 #include "engine/model/hf_vocab.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
@@ -111,7 +113,8 @@ static enum status read_scores(struct hf_vocab *v, struct hf_json *j, struct rea
         return hf_json_fail(j, "tokenizer.json's vocab", why);
     while (s == ST_OK && hf_json_element(j)) {
         if (!hf_json_enter_array(j) || !hf_json_element(j) || !hf_json_string(j, &raw) ||
-            !hf_json_element(j) || !hf_json_number(j, &score) || hf_json_element(j))
+            !hf_json_element(j) || !hf_json_number(j, &score) || hf_json_element(j) ||
+            !(fabs(score) <= (double)FLT_MAX))
             return hf_json_fail(j, "tokenizer.json's vocab", why);
         if (!hf_json_text(&v->arena, raw, &text))
             return fail_text(why);

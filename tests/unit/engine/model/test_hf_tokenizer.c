@@ -609,6 +609,43 @@ static void merges_of_missing_tokens_make_no_tokenizer(void **state)
     buf_dispose(&bytes);
 }
 
+/* The space before a text that Metaspace means is not the one that Prepend puts before every
+ * stretch. A tokenizer that knows no such keys must refuse the kind, or its ids are wrong.
+ * Reference: PyPI tokenizers, Metaspace(prepend_scheme="first", split=False). */
+static void the_first_space_is_put_as_asked_or_refused(void **state)
+{
+    static const char text[] = "a<x>a", spaced[] = " a";
+    const struct text_span first = {text, sizeof text - 1, true},
+                           second = {spaced, sizeof spaced - 1, true};
+    struct source s = {.normalizer = "null",
+                       .pre_tokenizer = METASPACE("first", "false"),
+                       .added = "[{\"id\":270,\"content\":\"<x>\",\"special\":true}]"};
+    struct token_ids ids = {0};
+    struct tokenizer *t = NULL;
+    struct buf model, bytes;
+    struct gguf *g;
+
+    (void)state;
+    buf_init(&model);
+    space_bpe(&model);
+    s.model = buf_cstr(&model);
+    g = made(&s, &bytes);
+    if (tokenizer_new(g, &t, NULL) == ST_OK) {
+        assert_int_equal(tokenizer_encode(t, &first, 1, false, 100, &ids), ST_OK);
+        assert_int_equal(tokenizer_encode(t, &second, 1, false, 100, &ids), ST_OK);
+        assert_int_equal(ids.n, 4);
+        assert_int_equal(ids.ids[0], 261); /* with its space */
+        assert_int_equal(ids.ids[1], 270);
+        assert_int_equal(ids.ids[2], 260); /* without */
+        assert_int_equal(ids.ids[3], 261); /* its own space is enough */
+    }
+    token_ids_dispose(&ids);
+    tokenizer_free(t);
+    gguf_close(g);
+    buf_dispose(&model);
+    buf_dispose(&bytes);
+}
+
 static void refuses_deep_nesting(void **state)
 {
     static const char *const heads[] = {"{\"a\":", "{\"model\":{\"vocab\":", "{\"normalizer\":"};
@@ -647,6 +684,7 @@ int main(void)
         cmocka_unit_test(refuses_what_it_does_not_compute),
         cmocka_unit_test(refuses_normalized_tokens_where_text_changes),
         cmocka_unit_test(merges_of_missing_tokens_make_no_tokenizer),
+        cmocka_unit_test(the_first_space_is_put_as_asked_or_refused),
         cmocka_unit_test(refuses_deep_nesting),
     };
 

@@ -14,19 +14,32 @@
 /* Tensors are read as floats and 64-bit words where their data lies. */
 #define MEMORY_ALIGNMENT 8
 
-/* Takes over the mapping, if it is one. */
-static enum status open_bytes(const void *data, size_t len, bool mapped, struct gguf **out,
-                              struct reason *why)
+void part_dispose(struct owned_part *p)
+{
+    if (p->memory == PART_MAPPED)
+        munmap((void *)(uintptr_t)p->part.bytes, p->part.len);
+    else if (p->memory == PART_HEAP)
+        free((void *)(uintptr_t)p->part.bytes);
+    *p = (struct owned_part){0};
+}
+
+enum status gguf_open_part(const struct owned_part *part, struct gguf **out, struct reason *why)
 {
     struct gguf *g = calloc(1, sizeof *g);
+    struct owned_part own = *part;
     enum status s;
 
-    if (g == NULL) {
-        if (mapped)
-            munmap((void *)(uintptr_t)data, len);
+    if (g != NULL)
+        g->parts = calloc(1, sizeof *g->parts);
+    if (g == NULL || g->parts == NULL) {
+        free(g);
+        part_dispose(&own);
         return fail(why, ST_NO_MEMORY, "out of memory");
     }
-    *g = (struct gguf){.base = data, .len = len, .mapped = mapped};
+    g->parts[0] = own;
+    g->n_parts = 1;
+    g->base = own.part.bytes;
+    g->len = own.part.len;
     arena_init(&g->arena, 0);
     s = gguf_read(g, why);
     if (s != ST_OK) {
@@ -37,57 +50,98 @@ static enum status open_bytes(const void *data, size_t len, bool mapped, struct 
     return ST_OK;
 }
 
+/* Bytes have no others beside them. */
+static enum status refuse_split(const struct gguf *g, struct reason *why)
+{
+    uint32_t parts = 0;
+
+    if (gguf_get_u32(g, "split.count", &parts) && parts > 1)
+        return fail_param(why, ST_UNSUPPORTED, "split.count",
+                          "one of the %u files of a split model", parts);
+    return ST_OK;
+}
+
 enum status gguf_open_memory(const void *data, size_t len, struct gguf **out, struct reason *why)
 {
+    const struct owned_part part = {.part = {.bytes = data, .len = len}};
+    struct gguf *g = NULL;
+    enum status s;
+
     if ((uintptr_t)data % MEMORY_ALIGNMENT != 0)
         return fail(why, ST_INVALID, "the bytes must be aligned to %d", MEMORY_ALIGNMENT);
-    return open_bytes(data, len, false, out, why);
+    s = gguf_open_part(&part, &g, why);
+    if (s != ST_OK)
+        return s;
+    s = refuse_split(g, why);
+    if (s != ST_OK) {
+        gguf_close(g);
+        return s;
+    }
+    *out = g;
+    return ST_OK;
 }
 
 /* Private, so that nobody writes through it. A file cut while it is mapped still ends the process
  * (SIGBUS): the engine is a process of its own, and models are replaced by rename. */
-static enum status map_file(int fd, const char *path, const void **data, size_t *len,
-                            struct reason *why)
+static enum status map_file(int fd, const char *shown, struct owned_part *out, struct reason *why)
 {
     struct stat st;
     void *p;
 
     if (fstat(fd, &st) == -1)
-        return fail(why, ST_IO, "%s: %s", path, strerror(errno));
+        return fail(why, ST_IO, "%s: %s", shown, strerror(errno));
     if (!S_ISREG(st.st_mode))
-        return fail(why, ST_INVALID, "%s is not a regular file", path);
+        return fail(why, ST_INVALID, "%s is not a regular file", shown);
     if (st.st_size == 0)
-        return fail(why, ST_CORRUPT, "%s is empty", path);
+        return fail(why, ST_CORRUPT, "%s is empty", shown);
     p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (p == MAP_FAILED)
-        return fail(why, ST_IO, "cannot map %s: %s", path, strerror(errno));
-    *data = p;
-    *len = (size_t)st.st_size;
+        return fail(why, ST_IO, "cannot map %s: %s", shown, strerror(errno));
+    *out =
+        (struct owned_part){.part = {.bytes = p, .len = (size_t)st.st_size}, .memory = PART_MAPPED};
     return ST_OK;
+}
+
+enum status part_map(int dir, const char *name, const char *shown, struct owned_part *out,
+                     struct reason *why)
+{
+    /* Non-blocking, or a FIFO of that name would hold us. */
+    int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    enum status s;
+
+    if (fd == -1)
+        return fail(why, errno == ENOENT ? ST_NOT_FOUND : ST_IO, "cannot open %s: %s", shown,
+                    strerror(errno));
+    s = map_file(fd, shown, out, why);
+    close(fd);
+    return s;
 }
 
 enum status gguf_open(const char *path, struct gguf **out, struct reason *why)
 {
-    /* Non-blocking, or a FIFO of that name would hold us. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    const void *data = NULL;
-    size_t len = 0;
-    enum status s;
+    struct owned_part part = {0};
+    struct gguf *g = NULL;
+    enum status s = part_map(AT_FDCWD, path, path, &part, why);
 
-    if (fd == -1)
-        return fail(why, errno == ENOENT ? ST_NOT_FOUND : ST_IO, "cannot open %s: %s", path,
-                    strerror(errno));
-    s = map_file(fd, path, &data, &len, why);
-    close(fd);
-    return s == ST_OK ? open_bytes(data, len, true, out, why) : s;
+    if (s == ST_OK)
+        s = gguf_open_part(&part, &g, why);
+    if (s == ST_OK)
+        s = gguf_join_split(g, path, why);
+    if (s != ST_OK) {
+        gguf_close(g);
+        return s;
+    }
+    *out = g;
+    return ST_OK;
 }
 
 void gguf_close(struct gguf *g)
 {
     if (g == NULL)
         return;
-    if (g->mapped)
-        munmap((void *)(uintptr_t)g->base, g->len);
+    for (size_t i = 0; i < g->n_parts; i++)
+        part_dispose(&g->parts[i]);
+    free(g->parts);
     arena_dispose(&g->arena);
     free(g);
 }
@@ -99,17 +153,16 @@ uint32_t gguf_version(const struct gguf *g)
 
 size_t gguf_file_bytes(const struct gguf *g)
 {
-    return g->len;
+    size_t total = 0;
+
+    for (size_t i = 0; i < g->n_parts; i++)
+        total += g->parts[i].part.len; /* lie in memory at once: no overflow */
+    return total;
 }
 
-const void *gguf_bytes(const struct gguf *g)
+const struct gguf_part *gguf_part_at(const struct gguf *g, size_t i)
 {
-    return g->base;
-}
-
-size_t gguf_data_start(const struct gguf *g)
-{
-    return g->data_start;
+    return i < g->n_parts ? &g->parts[i].part : NULL;
 }
 
 static const struct gguf_entry *find(const struct gguf *g, const char *key)

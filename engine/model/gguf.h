@@ -1,7 +1,8 @@
-/* GGUF files (v2 and v3; the format description in ggml's documentation), memory-mapped read-only
- * and parsed strictly: every count, length, offset and product is checked against the file's size
- * before use. A struct gguf is immutable after gguf_open and may be read by any thread; strings and
- * arrays it hands out are borrowed from it. */
+/* GGUF files (v2 and v3; the format description in ggml's documentation), whole or split, memory-
+ * mapped read-only and parsed strictly: every count, length, offset and product is checked against
+ * the file's size before use. A Hugging Face folder is presented as one, too (engine/model/hf.h). A
+ * struct gguf is immutable after gguf_open and may be read by any thread; strings and arrays it
+ * hands out are borrowed from it. */
 #ifndef ENGINE_MODEL_GGUF_H
 #define ENGINE_MODEL_GGUF_H
 
@@ -32,7 +33,8 @@ struct tensor {
     uint32_t type;                  /* enum tensor_type, always one that we compute */
     uint32_t n_dims;                /* 1..4 */
     uint64_t dims[TENSOR_DIMS_MAX]; /* dims[0] is the contiguous one (row length); unused are 1 */
-    const void *data;               /* in the mapping; aligned to the file's general.alignment */
+    const void *data; /* in a mapping; aligned to the GGUF file's general.alignment, in a
+                         safetensors file to the element */
     size_t bytes;
 };
 
@@ -59,18 +61,27 @@ struct gguf_string {
 
 struct gguf;
 
-/* Maps and checks the file. On failure *why says what is wrong and where. */
+/* Maps and checks the file, and where it is the first of a split model
+ * (NAME-00001-of-0000N.gguf) the others beside it. On failure *why says what is wrong and where. */
 MUST_CHECK enum status gguf_open(const char *path, struct gguf **out, struct reason *why);
-/* The same over bytes in memory (fuzzing, tests); borrows them. */
+/* One whole file in memory (fuzzing, tests); borrows the bytes. */
 MUST_CHECK enum status gguf_open_memory(const void *data, size_t len, struct gguf **out,
                                         struct reason *why);
 void gguf_close(struct gguf *g); /* NULL is fine */
 
 uint32_t gguf_version(const struct gguf *g);
+/* Of all its parts. */
 size_t gguf_file_bytes(const struct gguf *g);
-/* The whole file, and where in it the tensor data begins: for hashing. */
-const void *gguf_bytes(const struct gguf *g);
-size_t gguf_data_start(const struct gguf *g);
+
+/* What the model was read from: the file; the files of a split one; for a folder the metadata as it
+ * was translated, then each shard. */
+struct gguf_part {
+    const uint8_t *bytes;
+    size_t len;
+    size_t data_start; /* header, metadata and tensor table come before, tensor data from here */
+};
+/* NULL past the end. */
+const struct gguf_part *gguf_part_at(const struct gguf *g, size_t i);
 
 /* Metadata. False when the key is absent or has another type; integers of any width are accepted
  * where the value fits; f64 and f32 both give f32. */

@@ -1,9 +1,13 @@
-/* What gguf.c (access) and gguf_read.c (parsing) share: a parsed file. Private to engine/model. */
+/* What gguf.c (access), gguf_read.c (parsing), gguf_split.c and hf.c (models of several files)
+ * share: a parsed file. Private to engine/model. */
 #ifndef ENGINE_MODEL_GGUF_FILE_H
 #define ENGINE_MODEL_GGUF_FILE_H
 
 #include "base/arena.h"
 #include "engine/model/gguf.h"
+
+/* At a thousand layers a model has some ten thousand tensors. */
+#define GGUF_TENSORS_MAX 65536
 
 /* Names to their index: open addressing, at most half full, over names that live in the arena. */
 struct name_index {
@@ -20,13 +24,21 @@ struct gguf_entry {
     size_t offset;          /* first byte of the value, past any length */
 };
 
+/* Whose the bytes of a part are: on closing left alone, unmapped or freed. */
+enum part_memory { PART_BORROWED, PART_MAPPED, PART_HEAP };
+
+struct owned_part {
+    struct gguf_part part;
+    enum part_memory memory;
+};
+
 struct gguf {
-    const uint8_t *base;
+    struct owned_part *parts; /* n_parts; entries and keys lie in the first */
+    size_t n_parts;
+    const uint8_t *base; /* of the first part */
     size_t len;
-    bool mapped; /* base is ours to unmap */
     uint32_t version;
     uint32_t alignment;
-    size_t data_start;
     struct arena arena;
     struct name_index keys;
     struct gguf_entry *entries; /* keys.n */
@@ -34,8 +46,21 @@ struct gguf {
     struct tensor *tensors; /* names.n */
 };
 
-/* Parses g->base[0..len) into the rest of g. On failure the arena holds what was made so far. */
+/* Maps a regular file by its name in the folder `dir` (AT_FDCWD: a path). `shown` is its name in
+ * reasons. */
+MUST_CHECK enum status part_map(int dir, const char *name, const char *shown,
+                                struct owned_part *out, struct reason *why);
+void part_dispose(struct owned_part *p); /* of zeros is fine */
+
+/* Parses one part, as a whole file, into *out, which takes the part over; on failure, too. */
+MUST_CHECK enum status gguf_open_part(const struct owned_part *part, struct gguf **out,
+                                      struct reason *why);
+/* Parses the first part into the rest of g and sets its data_start. On failure the arena holds what
+ * was made so far. */
 MUST_CHECK enum status gguf_read(struct gguf *g, struct reason *why);
+/* A model of several files: opens those beside `path`, the first, whose parse is g, and adds their
+ * tensors to it. A file that is no part of a split model is left as it is. */
+MUST_CHECK enum status gguf_join_split(struct gguf *g, const char *path, struct reason *why);
 /* Bytes of a scalar; 0 for strings and arrays. */
 size_t gguf_type_bytes(enum gguf_type type);
 

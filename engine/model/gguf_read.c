@@ -10,9 +10,8 @@
 #include "base/size.h"
 #include "base/utf8.h"
 
-/* Real files have some dozens of keys and, at a thousand layers, some ten thousand tensors. */
-#define KEYS_MAX    65536
-#define TENSORS_MAX 65536
+/* Real files have some dozens of keys. */
+#define KEYS_MAX 65536
 /* The format's own limits are 65535 and 64 bytes. */
 #define KEY_BYTES_MAX         1024
 #define TENSOR_NAME_BYTES_MAX 64
@@ -98,7 +97,7 @@ static enum status read_header(struct gguf *g, struct reader *r, uint64_t *n_ten
     if (*n_keys > KEYS_MAX || *n_keys > reader_left(r) / ENTRY_BYTES_MIN)
         return fail(why, ST_CORRUPT, "the header announces %llu metadata keys, more than can be",
                     (unsigned long long)*n_keys);
-    if (*n_tensors > TENSORS_MAX || *n_tensors > reader_left(r) / TENSOR_BYTES_MIN)
+    if (*n_tensors > GGUF_TENSORS_MAX || *n_tensors > reader_left(r) / TENSOR_BYTES_MIN)
         return fail(why, ST_CORRUPT, "the header announces %llu tensors, more than can be",
                     (unsigned long long)*n_tensors);
     return ST_OK;
@@ -272,7 +271,7 @@ static enum status read_tensor(struct gguf *g, struct reader *r, struct tensor *
 static enum status place_tensor(const struct gguf *g, struct tensor *t, uint64_t offset,
                                 struct reason *why)
 {
-    size_t left = g->len - g->data_start;
+    const size_t start = g->parts[0].part.data_start, left = g->len - start;
 
     if (offset % g->alignment != 0)
         return fail(why, ST_CORRUPT, "tensor %s begins at %llu, no multiple of the alignment %u",
@@ -280,7 +279,7 @@ static enum status place_tensor(const struct gguf *g, struct tensor *t, uint64_t
     if (offset > left || t->bytes > left - offset)
         return fail(why, ST_CORRUPT, "tensor %s lies past the end of the file (cut short?)",
                     t->name);
-    t->data = g->base + g->data_start + offset;
+    t->data = g->base + start + offset;
     return ST_OK;
 }
 
@@ -322,10 +321,11 @@ static enum status find_data(struct gguf *g, const struct reader *r, struct reas
 
     if (!size_add(r->pos, g->alignment - 1, &start))
         return fail_short(why, "tensor table");
-    g->data_start = start & ~((size_t)g->alignment - 1);
-    if (g->data_start > g->len && g->names.n == 0)
-        g->data_start = g->len;
-    return g->data_start <= g->len ? ST_OK : fail_short(why, "tensor table");
+    start &= ~((size_t)g->alignment - 1);
+    if (start > g->len && g->names.n == 0)
+        start = g->len;
+    g->parts[0].part.data_start = start;
+    return start <= g->len ? ST_OK : fail_short(why, "tensor table");
 }
 
 static enum status read_and_place(struct gguf *g, struct reader *r, uint64_t *offsets, size_t n,

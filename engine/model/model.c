@@ -2,8 +2,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/utf8.h"
+#include "engine/model/hf.h"
 #include "engine/model/model_file.h"
 
 /* general.name for logs and listings: printable, cut at a character. */
@@ -62,10 +64,17 @@ static enum status open_gguf(struct gguf *g, struct model **out, struct reason *
     return ST_OK;
 }
 
+static bool is_folder(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 enum status model_open(const char *path, struct model **out, struct reason *why)
 {
     struct gguf *g = NULL;
-    enum status s = gguf_open(path, &g, why);
+    enum status s = is_folder(path) ? hf_open(path, &g, why) : gguf_open(path, &g, why);
 
     return s == ST_OK ? open_gguf(g, out, why) : s;
 }

@@ -142,7 +142,7 @@ $(EMU)/isa.o: tests/emulated/isa.c
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<
 $(EMU)/test_%: $(B)/obj/tests/unit/engine/cpu/test_%.o $(EMU_OBJ) $(TEST_LIBS)
 	$(Q)$(CC) -pthread -o $@ $< $(EMU_OBJ) $(TEST_LIBS) $(LDFLAGS) -lcmocka $(LDLIBS)
-emulated: $(EMU)/test_kernels $(EMU)/test_device
+emulated: $(EMU)/test_kernels $(EMU)/test_quant_types $(EMU)/test_device
 	@sh tests/run_units.sh $^
 
 # The official SDKs against the real server, PostgreSQL, Redis and model. PYTEST_ARGS narrows it.

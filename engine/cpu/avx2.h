@@ -5,15 +5,10 @@
 
 #include "engine/cpu/kernels.h"
 
-void avx2_f32_row(const void *in, float *out, size_t n);
-void avx2_f16_row(const void *in, float *out, size_t n);
-void avx2_bf16_row(const void *in, float *out, size_t n);
-void avx2_q8_0_row(const void *in, float *out, size_t n);
-void avx2_q4_1_row(const void *in, float *out, size_t n);
+extern decode_row *const avx2_decode[TENSOR_TYPES];
+extern packed_matmul *const avx2_packed[TENSOR_TYPES];
 void avx2_dot_rows(const float *w, size_t ldw, uint32_t n_rows, const float *x, size_t ldx,
                    uint32_t n_cols, size_t k_pad, const struct outputs *out);
-packed_matmul avx2_q4_1_packed;
-packed_matmul avx2_q8_0_packed;
 void avx2_quantize(const float *x, size_t k, struct quants *q, uint32_t col);
 void avx2_rmsnorm(const float *x, const float *weight, uint32_t n, float eps, float *out);
 void avx2_rope(float *x, uint32_t n_heads, uint32_t head_dim, const float *cos, const float *sin,

@@ -6,7 +6,6 @@
 
 void avx512_dot_rows(const float *w, size_t ldw, uint32_t n_rows, const float *x, size_t ldx,
                      uint32_t n_cols, size_t k_pad, const struct outputs *out);
-packed_matmul avx512_q4_1_packed;
-packed_matmul avx512_q8_0_packed;
+extern packed_matmul *const avx512_packed[TENSOR_TYPES];
 
 #endif

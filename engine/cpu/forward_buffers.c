@@ -50,6 +50,7 @@ static void carve_quants(struct carver *c, struct quants *q, size_t n_rows, size
     q->d = carve(c, n_rows, q->ldb * sizeof *q->d);
     q->d_sum = carve(c, n_rows, q->ldb * sizeof *q->d_sum);
     q->sum = carve(c, n_rows, q->ldb * sizeof *q->sum);
+    q->low_sum = carve(c, n_rows, q->ldb * sizeof *q->low_sum);
 }
 
 /* Scratch pointers live in the block too; while measuring there is nothing to point from. */

@@ -28,20 +28,15 @@
 
 /* Activations quantized per block of QUANT_BLOCK: x ~ d * q. */
 struct quants {
-    int8_t *q;       /* (n_cols, k) */
-    float *d;        /* (n_cols, k / 32) */
-    float *d_sum;    /* (n_cols, k / 32): d * sum of the block's q */
-    int32_t *sum;    /* (n_cols, k / 32): sum of the block's q */
-    size_t ldq, ldb; /* strides, in elements */
+    int8_t *q;        /* (n_cols, k) */
+    float *d;         /* (n_cols, k / 32) */
+    float *d_sum;     /* (n_cols, k / 32): d * sum of the block's q */
+    int32_t *sum;     /* (n_cols, k / 32): sum of the block's q */
+    int32_t *low_sum; /* (n_cols, k / 32): of its first 16 */
+    size_t ldq, ldb;  /* strides, in elements */
 };
 
-/* Weights of PACK_ROWS rows, interleaved so that one multiply serves 8 outputs without a
- * horizontal sum: vector j of a block holds, for row 0..7, the 4 bytes 4j..4j+3 of that row's
- * block. Groups follow each other; in a group first the quants of all blocks, then their scales.
- *   Q4_1: 128 bytes of quants (nibbles as in the file: low is k = i, high k = i + 16);
- *         scales 8 x f16 d, then 8 x f16 m
- *   Q8_0: 256 bytes of quants; scales 8 x f16 d
- * Rows past the last are zero. */
+/* Weights of a quantized type, PACK_ROWS rows interleaved; packed.h has the layout. */
 struct packed {
     const uint8_t *data;
     size_t group_bytes;
@@ -75,20 +70,18 @@ struct kv_kernels {
                     float *acc);
 };
 
+/* n elements (a multiple of the type's block) of a weight row to float, the same bits in every
+ * variant: those of the format's definition in float32. */
+typedef void decode_row(const void *in, float *out, size_t n);
+
 struct kernels {
     const char *name;
-    /* n elements (a multiple of the type's block) of a weight row to float: exactly. */
-    void (*f32_row)(const void *in, float *out, size_t n);
-    void (*f16_row)(const void *in, float *out, size_t n);
-    void (*bf16_row)(const void *in, float *out, size_t n);
-    void (*q8_0_row)(const void *in, float *out, size_t n);
-    void (*q4_1_row)(const void *in, float *out, size_t n);
+    decode_row *const *decode;    /* by enum tensor_type */
+    packed_matmul *const *packed; /* by enum tensor_type; NULL: not quantized, never packed */
     /* y[c][r] (+)= w[r] . x[c] for n_rows <= DOT_ROWS rows of floats; k_pad a multiple of
      * ACT_ALIGN, both sides zero in the padding. */
     void (*dot_rows)(const float *w, size_t ldw, uint32_t n_rows, const float *x, size_t ldx,
                      uint32_t n_cols, size_t k_pad, const struct outputs *out);
-    packed_matmul *q4_1_packed;
-    packed_matmul *q8_0_packed;
     /* Column `col` of q from x, k elements (a multiple of 32). A NaN or infinity in a block makes
      * the block's d one, so that it reaches the logits. */
     void (*quantize)(const float *x, size_t k, struct quants *q, uint32_t col);

@@ -56,73 +56,6 @@ INLINE __m256 exp8(__m256 x)
     return _mm256_andnot_ps(_mm256_cmp_ps(x, lowest, _CMP_LT_OQ), p);
 }
 
-void avx2_f32_row(const void *in, float *out, size_t n)
-{
-    memcpy(out, in, n * sizeof *out);
-}
-
-void avx2_f16_row(const void *in, float *out, size_t n)
-{
-    const uint16_t *p = in;
-    size_t i = 0;
-
-    for (; i + LANES <= n; i += LANES)
-        _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128((const void *)(p + i))));
-    for (; i < n; i++)
-        out[i] = f16_to_f32(p[i]);
-}
-
-void avx2_bf16_row(const void *in, float *out, size_t n)
-{
-    const uint16_t *p = in;
-    size_t i = 0;
-
-    for (; i + LANES <= n; i += LANES) {
-        __m256i v = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)(p + i)));
-
-        _mm256_storeu_si256((void *)(out + i), _mm256_slli_epi32(v, 16));
-    }
-    for (; i < n; i++)
-        out[i] = bf16_to_f32(p[i]);
-}
-
-void avx2_q8_0_row(const void *in, float *out, size_t n)
-{
-    const uint8_t *p = in;
-
-    for (size_t b = 0; b < n / QUANT_BLOCK; b++, p += 34, out += QUANT_BLOCK) {
-        __m256 d = _mm256_set1_ps(f16_to_f32(load_u16(p)));
-
-        for (int i = 0; i < QUANT_BLOCK; i += LANES) {
-            __m256i q = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)(p + 2 + i)));
-
-            _mm256_storeu_ps(out + i, _mm256_mul_ps(d, _mm256_cvtepi32_ps(q)));
-        }
-    }
-}
-
-void avx2_q4_1_row(const void *in, float *out, size_t n)
-{
-    const uint8_t *p = in;
-    const __m128i mask = _mm_set1_epi8(15);
-
-    for (size_t b = 0; b < n / QUANT_BLOCK; b++, p += 20, out += QUANT_BLOCK) {
-        __m256 d = _mm256_set1_ps(f16_to_f32(load_u16(p)));
-        __m256 m = _mm256_set1_ps(f16_to_f32(load_u16(p + 2)));
-
-        for (int i = 0; i < 16; i += LANES) {
-            __m128i v = _mm_loadl_epi64((const void *)(p + 4 + i));
-            __m256i low = _mm256_cvtepu8_epi32(_mm_and_si128(v, mask));
-            __m256i high = _mm256_cvtepu8_epi32(_mm_and_si128(_mm_srli_epi16(v, 4), mask));
-
-            /* Not fused: the value is the same in every variant. */
-            _mm256_storeu_ps(out + i, _mm256_add_ps(_mm256_mul_ps(d, _mm256_cvtepi32_ps(low)), m));
-            _mm256_storeu_ps(out + i + 16,
-                             _mm256_add_ps(_mm256_mul_ps(d, _mm256_cvtepi32_ps(high)), m));
-        }
-    }
-}
-
 /* Magnitudes compare as integers, where NaN is the largest: it must reach d. */
 INLINE float block_most(const float *x)
 {
@@ -139,20 +72,25 @@ INLINE float block_most(const float *x)
     return float_of_bits((uint32_t)_mm_cvtsi128_si32(h));
 }
 
-/* 32 integers to bytes in order, saturating; returns their sum (of the bytes). */
-INLINE int32_t pack_block(const __m256i v[4], int8_t *out)
+INLINE int32_t sum4(__m128i v)
+{
+    v = _mm_add_epi32(v, _mm_shuffle_epi32(v, 0x4e));
+    v = _mm_add_epi32(v, _mm_shuffle_epi32(v, 0xb1));
+    return _mm_cvtsi128_si32(v);
+}
+
+/* 32 integers to bytes in order, saturating; the bytes' sum, and that of the first 16. */
+INLINE void pack_block(const __m256i v[4], int8_t *out, int32_t *sum, int32_t *low_sum)
 {
     __m256i a = _mm256_packs_epi32(v[0], v[1]), b = _mm256_packs_epi32(v[2], v[3]);
     __m256i q = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(a, b),
                                             _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
     __m256i s =
         _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), q), _mm256_set1_epi16(1));
-    __m128i h = _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
 
     _mm256_storeu_si256((void *)out, q);
-    h = _mm_add_epi32(h, _mm_shuffle_epi32(h, 0x4e));
-    h = _mm_add_epi32(h, _mm_shuffle_epi32(h, 0xb1));
-    return _mm_cvtsi128_si32(h);
+    *low_sum = sum4(_mm256_castsi256_si128(s));
+    *sum = *low_sum + sum4(_mm256_extracti128_si256(s, 1));
 }
 
 void avx2_quantize(const float *x, size_t k, struct quants *q, uint32_t col)
@@ -166,7 +104,7 @@ void avx2_quantize(const float *x, size_t k, struct quants *q, uint32_t col)
         for (int i = 0; i < 4; i++)
             v[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + LANES * i), inverse));
         q->d[at] = most / 127.0f;
-        q->sum[at] = pack_block(v, q->q + col * q->ldq + b * QUANT_BLOCK);
+        pack_block(v, q->q + col * q->ldq + b * QUANT_BLOCK, &q->sum[at], &q->low_sum[at]);
         q->d_sum[at] = q->d[at] * (float)q->sum[at];
     }
 }
@@ -453,14 +391,9 @@ PV_PAGE(f32, float)
 
 const struct kernels kernels_avx2 = {
     .name = "avx2",
-    .f32_row = avx2_f32_row,
-    .f16_row = avx2_f16_row,
-    .bf16_row = avx2_bf16_row,
-    .q8_0_row = avx2_q8_0_row,
-    .q4_1_row = avx2_q4_1_row,
+    .decode = avx2_decode,
+    .packed = avx2_packed,
     .dot_rows = avx2_dot_rows,
-    .q4_1_packed = avx2_q4_1_packed,
-    .q8_0_packed = avx2_q8_0_packed,
     .quantize = avx2_quantize,
     .rmsnorm = avx2_rmsnorm,
     .rope = avx2_rope,

@@ -168,14 +168,9 @@ PV_PAGE(f32, float)
 
 const struct kernels kernels_avx512 = {
     .name = "avx512",
-    .f32_row = avx2_f32_row,
-    .f16_row = avx2_f16_row,
-    .bf16_row = avx2_bf16_row,
-    .q8_0_row = avx2_q8_0_row,
-    .q4_1_row = avx2_q4_1_row,
+    .decode = avx2_decode,
+    .packed = avx512_packed,
     .dot_rows = avx512_dot_rows,
-    .q4_1_packed = avx512_q4_1_packed,
-    .q8_0_packed = avx512_q8_0_packed,
     .quantize = avx2_quantize,
     .rmsnorm = avx2_rmsnorm,
     .rope = avx2_rope,

@@ -4,57 +4,9 @@
 #include <string.h>
 
 #include "engine/cpu/half.h"
+#include "engine/cpu/scalar.h"
 
 #define LANES 8 /* partial sums of a float dot product, as the 8 lanes of AVX2 */
-
-static void f32_row(const void *in, float *out, size_t n)
-{
-    memcpy(out, in, n * sizeof *out);
-}
-
-static void f16_row(const void *in, float *out, size_t n)
-{
-    const uint8_t *p = in;
-
-    for (size_t i = 0; i < n; i++)
-        out[i] = f16_to_f32(load_u16(p + 2 * i));
-}
-
-static void bf16_row(const void *in, float *out, size_t n)
-{
-    const uint8_t *p = in;
-
-    for (size_t i = 0; i < n; i++)
-        out[i] = bf16_to_f32(load_u16(p + 2 * i));
-}
-
-/* Block: f16 d, 32 int8. */
-static void q8_0_row(const void *in, float *out, size_t n)
-{
-    const uint8_t *p = in;
-
-    for (size_t b = 0; b < n / QUANT_BLOCK; b++, p += 34, out += QUANT_BLOCK) {
-        float d = f16_to_f32(load_u16(p));
-
-        for (int i = 0; i < QUANT_BLOCK; i++)
-            out[i] = d * (float)(int8_t)p[2 + i];
-    }
-}
-
-/* Block: f16 d, f16 m, 16 bytes of nibbles: low k = i, high k = i + 16; value d * q + m. */
-static void q4_1_row(const void *in, float *out, size_t n)
-{
-    const uint8_t *p = in;
-
-    for (size_t b = 0; b < n / QUANT_BLOCK; b++, p += 20, out += QUANT_BLOCK) {
-        float d = f16_to_f32(load_u16(p)), m = f16_to_f32(load_u16(p + 2));
-
-        for (int i = 0; i < 16; i++) {
-            out[i] = d * (float)(p[4 + i] & 15) + m;
-            out[i + 16] = d * (float)(p[4 + i] >> 4) + m;
-        }
-    }
-}
 
 static float lanes_total(const float s[LANES])
 {
@@ -88,73 +40,6 @@ static void dot_rows(const float *w, size_t ldw, uint32_t n_rows, const float *x
             put(out, c, r, dot(w + r * ldw, x + c * ldx, k_pad));
 }
 
-/* Row r of block b: byte i of its 16 (Q4_1) or 32 (Q8_0) lies at vector i / 4. */
-static const uint8_t *packed_byte(const uint8_t *block, size_t r, size_t i)
-{
-    return block + i / 4 * 32 + r * 4 + i % 4;
-}
-
-static float q4_1_packed_dot(const struct packed *w, const uint8_t *group, size_t r,
-                             const struct quants *x, size_t col)
-{
-    const uint8_t *scales = group + (size_t)w->n_blocks * 128;
-    float acc = 0;
-
-    for (size_t b = 0; b < w->n_blocks; b++, group += 128, scales += 32) {
-        const int8_t *q = x->q + col * x->ldq + b * QUANT_BLOCK;
-        float d = f16_to_f32(load_u16(scales + 2 * r)),
-              m = f16_to_f32(load_u16(scales + 16 + 2 * r));
-        int32_t sum = 0;
-
-        for (size_t i = 0; i < 16; i++) {
-            uint8_t pair = *packed_byte(group, r, i);
-
-            sum += (pair & 15) * q[i] + (pair >> 4) * q[i + 16];
-        }
-        acc += d * x->d[col * x->ldb + b] * (float)sum;
-        acc += m * x->d_sum[col * x->ldb + b];
-    }
-    return acc;
-}
-
-static float q8_0_packed_dot(const struct packed *w, const uint8_t *group, size_t r,
-                             const struct quants *x, size_t col)
-{
-    const uint8_t *scales = group + (size_t)w->n_blocks * 256;
-    float acc = 0;
-
-    for (size_t b = 0; b < w->n_blocks; b++, group += 256, scales += 16) {
-        const int8_t *q = x->q + col * x->ldq + b * QUANT_BLOCK;
-        float d = f16_to_f32(load_u16(scales + 2 * r));
-        int32_t sum = 0;
-
-        for (size_t i = 0; i < QUANT_BLOCK; i++)
-            sum += (int8_t)*packed_byte(group, r, i) * q[i];
-        acc += d * x->d[col * x->ldb + b] * (float)sum;
-    }
-    return acc;
-}
-
-static void q4_1_packed(const struct packed *w, uint32_t first, uint32_t last,
-                        const struct quants *x, uint32_t n_cols, const struct outputs *out)
-{
-    for (size_t g = first; g < last; g++)
-        for (size_t c = 0; c < n_cols; c++)
-            for (size_t r = 0; r < PACK_ROWS; r++)
-                put(out, c, g * PACK_ROWS + r,
-                    q4_1_packed_dot(w, w->data + g * w->group_bytes, r, x, c));
-}
-
-static void q8_0_packed(const struct packed *w, uint32_t first, uint32_t last,
-                        const struct quants *x, uint32_t n_cols, const struct outputs *out)
-{
-    for (size_t g = first; g < last; g++)
-        for (size_t c = 0; c < n_cols; c++)
-            for (size_t r = 0; r < PACK_ROWS; r++)
-                put(out, c, g * PACK_ROWS + r,
-                    q8_0_packed_dot(w, w->data + g * w->group_bytes, r, x, c));
-}
-
 /* What the vector conversion gives: nearest even; out of range and NaN give the least integer,
  * which the packing to 8 bits saturates. */
 static int8_t to_int8(float v)
@@ -183,6 +68,8 @@ static void quantize(const float *x, size_t k, struct quants *q, uint32_t col)
         for (int i = 0; i < QUANT_BLOCK; i++) {
             out[i] = to_int8(x[i] * inverse);
             sum += out[i];
+            if (i == QUANT_BLOCK / 2 - 1)
+                q->low_sum[at] = sum;
         }
         q->d[at] = most / 127.0f;
         q->sum[at] = sum;
@@ -346,14 +233,9 @@ static void pv_page_f32(const float *p, uint32_t n_tokens, const void *v_page, u
 
 const struct kernels kernels_scalar = {
     .name = "scalar",
-    .f32_row = f32_row,
-    .f16_row = f16_row,
-    .bf16_row = bf16_row,
-    .q8_0_row = q8_0_row,
-    .q4_1_row = q4_1_row,
+    .decode = scalar_decode,
+    .packed = scalar_packed,
     .dot_rows = dot_rows,
-    .q4_1_packed = q4_1_packed,
-    .q8_0_packed = q8_0_packed,
     .quantize = quantize,
     .rmsnorm = rmsnorm,
     .rope = rope,

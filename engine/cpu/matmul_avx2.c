@@ -2,7 +2,7 @@
 
 #include <immintrin.h>
 
-#define INLINE static inline __attribute__((always_inline))
+#include "engine/cpu/packed.h"
 
 /* Columns of a tile: 4 x (float sums, integer sums) and the block's operands fill 16 registers. */
 #define TILE 4
@@ -51,96 +51,150 @@ INLINE void put8(const struct outputs *out, uint32_t col, size_t row, __m256 v)
     _mm256_storeu_ps(y, v);
 }
 
-/* One group of 8 rows, `n` columns from `col`. Nibbles are 0..15 and activations -127..127, so all
- * 16 products of a 16-bit lane stay within 8 * 2 * 15 * 127 = 30480: no widening inside a block. */
-INLINE void tile_q4_1(const struct packed *w, size_t g, const struct quants *x, uint32_t col,
-                      const int n, const struct outputs *out)
+/* Codes of the 8 rows' elements 4 quad .. 4 quad + 3, as levels where those are signed. */
+INLINE __m256i codes_of(const struct quant_form *f, const uint8_t *p, int quad_at)
 {
-    const uint8_t *p = w->data + g * w->group_bytes;
-    const uint8_t *scales = p + (size_t)w->n_blocks * 128;
-    const __m256i mask = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
-    __m256 acc[TILE];
+    const __m256i mask = _mm256_set1_epi8(15);
+    __m256i v;
 
-#pragma GCC unroll 4
-    for (int c = 0; c < n; c++)
-        acc[c] = _mm256_setzero_ps();
-    for (uint32_t b = 0; b < w->n_blocks; b++, p += 128, scales += 32) {
-        __m256 d = halves(scales), m = halves(scales + 16);
-        __m256i s[TILE];
+    if (packed_is_bytes(f))
+        return load(p + 32 * quad_at);
+    v = load(p + 32 * (quad_at % 4));
+    v = _mm256_and_si256(quad_at < 4 ? v : _mm256_srli_epi16(v, 4), mask);
+    if (f->level != LEVEL_TABLE)
+        return v;
+    return _mm256_shuffle_epi8(
+        _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)quant_levels)), v);
+}
 
-        fetch_ahead(p, 128);
-#pragma GCC unroll 4
-        for (int c = 0; c < n; c++)
-            s[c] = _mm256_setzero_si256();
-#pragma GCC unroll 4
-        for (int j = 0; j < 4; j++) {
-            __m256i v = load(p + 32 * j), low = _mm256_and_si256(v, mask);
-            __m256i high = _mm256_and_si256(_mm256_srli_epi16(v, 4), mask);
+/* maddubs wants one side unsigned. Codes are; of signed levels it gets |level|, with the sign moved
+ * to the activation. */
+INLINE __m256i products(const struct quant_form *f, __m256i codes, __m256i magnitudes, __m256i x)
+{
+    if (f->level == LEVEL_OFFSET)
+        return _mm256_maddubs_epi16(codes, x);
+    return _mm256_maddubs_epi16(magnitudes, _mm256_sign_epi8(x, codes));
+}
 
-#pragma GCC unroll 4
-            for (int c = 0; c < n; c++) {
-                const int8_t *q = x->q + (col + (size_t)c) * x->ldq + b * QUANT_BLOCK + 4 * j;
+/* How many pairs of products a 16-bit lane can add up: activations are -127..127, and
+ * 8 * 2 * 15, 4 * 2 * 31, 2 * 2 * 63 and 2 * 128, times 127, stay below 32768. */
+INLINE int lane_pairs(const struct quant_form *f)
+{
+    if (f->level != LEVEL_OFFSET)
+        return 1;
+    return f->max_code <= 15 ? 8 : f->max_code <= 31 ? 4 : 2;
+}
 
-                s[c] = _mm256_add_epi16(s[c], _mm256_maddubs_epi16(low, quad(q)));
-                s[c] = _mm256_add_epi16(s[c], _mm256_maddubs_epi16(high, quad(q + 16)));
-                KEEP(s[c]);
-            }
-        }
+/* Place of the j-th quad of a span. With nibbles the two that share bytes follow each other. */
+INLINE int quad_place(const struct quant_form *f, uint32_t span, int j)
+{
+    if (f->split)
+        return 4 * (int)span + j;
+    return packed_is_bytes(f) ? j : j / 2 + j % 2 * 4;
+}
+
+/* One block of a group of 8 rows, and the columns it is multiplied with. */
+struct block {
+    const struct quant_form *f;
+    const uint8_t *codes;
+    const uint8_t *scales; /* the group's */
+    size_t b;
+    const struct quants *x;
+    size_t col; /* the first */
+};
+
+/* s[c] += the quads [from, from + count) of a span times column c's; their sums fit 16 bits. */
+INLINE void add_quads(const struct block *k, uint32_t span, const int from, const int count,
+                      const int n, __m256i *s)
+{
+    const int8_t *q = k->x->q + k->col * k->x->ldq + k->b * QUANT_BLOCK;
+    const __m256i ones = _mm256_set1_epi16(1);
+    __m256i t[TILE];
+
+#pragma GCC unroll 8
+    for (int j = 0; j < count; j++) {
+        int place = quad_place(k->f, span, from + j);
+        __m256i v = codes_of(k->f, k->codes, place), magnitudes = _mm256_abs_epi8(v);
+
 #pragma GCC unroll 4
         for (int c = 0; c < n; c++) {
-            size_t at = (col + (size_t)c) * x->ldb + b;
-            __m256 sum = _mm256_cvtepi32_ps(_mm256_madd_epi16(s[c], ones));
+            __m256i a = quad(q + (size_t)c * k->x->ldq + 4 * place);
+            __m256i pairs = products(k->f, v, magnitudes, a);
 
-            acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(d, _mm256_set1_ps(x->d[at])), sum, acc[c]);
-            acc[c] = _mm256_fmadd_ps(m, _mm256_set1_ps(x->d_sum[at]), acc[c]);
+            t[c] = j == 0 ? pairs : _mm256_add_epi16(t[c], pairs);
+            KEEP(t[c]);
         }
     }
 #pragma GCC unroll 4
-    for (int c = 0; c < n; c++)
-        put8(out, col + (uint32_t)c, g * PACK_ROWS, acc[c]);
+    for (int c = 0; c < n; c++) {
+        s[c] = _mm256_add_epi32(s[c], _mm256_madd_epi16(t[c], ones));
+        KEEP(s[c]);
+    }
 }
 
-/* maddubs wants one side unsigned: |w|, with w's sign moved to the activation. A pair is at most
- * 2 * 128 * 127 = 32512, so each product is widened at once. */
-INLINE void tile_q8_0(const struct packed *w, size_t g, const struct quants *x, uint32_t col,
-                      const int n, const struct outputs *out)
+/* d, or m, of a span of the 8 rows' block b. */
+INLINE __m256 scales_of(const struct quant_form *f, const uint8_t *scales, size_t b, uint32_t span,
+                        bool m)
 {
-    const uint8_t *p = w->data + g * w->group_bytes;
-    const uint8_t *scales = p + (size_t)w->n_blocks * 256;
-    const __m256i ones = _mm256_set1_epi16(1);
+    __m256 half = halves(scales + packed_f16_at(f, b, m));
+    __m128i factors;
+
+    if (!f->super)
+        return half;
+    factors = _mm_loadl_epi64((const void *)(scales + packed_factor_at(f, b, span, m)));
+    return _mm256_mul_ps(half, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(factors)));
+}
+
+INLINE void add_span(const struct block *k, uint32_t span, const int n, __m256 *acc)
+{
+    const struct quant_form *f = k->f;
+    const struct quants *x = k->x;
+    const int quads = f->split ? 4 : 8;
+    const int count = lane_pairs(f) < quads ? lane_pairs(f) : quads;
+    const size_t at = k->col * x->ldb + k->b;
+    __m256i s[TILE];
+    __m256 d, m;
+
+#pragma GCC unroll 4
+    for (int c = 0; c < n; c++) /* the offset of the codes, taken off beforehand */
+        s[c] =
+            f->offset == 0
+                ? _mm256_setzero_si256()
+                : _mm256_set1_epi32(-f->offset * packed_sum(f, x, at + (size_t)c * x->ldb, span));
+#pragma GCC unroll 8
+    for (int from = 0; from < quads; from += count)
+        add_quads(k, span, from, count, n, s);
+    d = scales_of(f, k->scales, k->b, span, false);
+    m = f->min ? scales_of(f, k->scales, k->b, span, true) : d;
+#pragma GCC unroll 4
+    for (int c = 0; c < n; c++) {
+        size_t here = at + (size_t)c * x->ldb;
+
+        acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(d, _mm256_set1_ps(x->d[here])),
+                                 _mm256_cvtepi32_ps(s[c]), acc[c]);
+        if (f->min)
+            acc[c] = _mm256_fmadd_ps(m, _mm256_set1_ps(packed_d_sum(f, x, here, span)), acc[c]);
+    }
+}
+
+/* One group of 8 rows, `n` columns from `col`. */
+INLINE void tile(const struct quant_form *f, const struct packed *w, size_t g,
+                 const struct quants *x, uint32_t col, const int n, const struct outputs *out)
+{
+    const uint8_t *codes = w->data + g * w->group_bytes;
+    const uint8_t *scales = codes + w->n_blocks * packed_code_bytes(f);
     __m256 acc[TILE];
 
 #pragma GCC unroll 4
     for (int c = 0; c < n; c++)
         acc[c] = _mm256_setzero_ps();
-    for (uint32_t b = 0; b < w->n_blocks; b++, p += 256, scales += 16) {
-        __m256 d = halves(scales);
-        __m256i s[TILE];
+    for (size_t b = 0; b < w->n_blocks; b++, codes += packed_code_bytes(f)) {
+        const struct block k = {f, codes, scales, b, x, col};
 
-        fetch_ahead(p, 256);
-#pragma GCC unroll 4
-        for (int c = 0; c < n; c++)
-            s[c] = _mm256_setzero_si256();
-#pragma GCC unroll 8
-        for (int j = 0; j < 8; j++) {
-            __m256i v = load(p + 32 * j), magnitude = _mm256_abs_epi8(v);
-
-#pragma GCC unroll 4
-            for (int c = 0; c < n; c++) {
-                const int8_t *q = x->q + (col + (size_t)c) * x->ldq + b * QUANT_BLOCK + 4 * j;
-                __m256i pairs = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(quad(q), v));
-
-                s[c] = _mm256_add_epi32(s[c], _mm256_madd_epi16(pairs, ones));
-                KEEP(s[c]);
-            }
-        }
-#pragma GCC unroll 4
-        for (int c = 0; c < n; c++) {
-            size_t at = (col + (size_t)c) * x->ldb + b;
-
-            acc[c] = _mm256_fmadd_ps(_mm256_mul_ps(d, _mm256_set1_ps(x->d[at])),
-                                     _mm256_cvtepi32_ps(s[c]), acc[c]);
-        }
+        fetch_ahead(codes, (int)packed_code_bytes(f));
+        add_span(&k, 0, n, acc);
+        if (f->split)
+            add_span(&k, 1, n, acc);
     }
 #pragma GCC unroll 4
     for (int c = 0; c < n; c++)
@@ -149,26 +203,33 @@ INLINE void tile_q8_0(const struct packed *w, size_t g, const struct quants *x, 
 
 /* Columns outside, groups inside: the activations of a tile stay in the first cache, the few groups
  * of one call in the second. */
-#define PACKED_MATMUL(name, tile)                                                                  \
-    void name(const struct packed *w, uint32_t first, uint32_t last, const struct quants *x,       \
-              uint32_t n_cols, const struct outputs *out)                                          \
-    {                                                                                              \
-        uint32_t c = 0;                                                                            \
-                                                                                                   \
-        for (; c + TILE <= n_cols; c += TILE)                                                      \
-            for (uint32_t g = first; g < last; g++)                                                \
-                tile(w, g, x, c, TILE, out);                                                       \
-        for (uint32_t g = first; g < last; g++)                                                    \
-            if (n_cols - c == 1)                                                                   \
-                tile(w, g, x, c, 1, out);                                                          \
-            else if (n_cols - c == 2)                                                              \
-                tile(w, g, x, c, 2, out);                                                          \
-            else if (n_cols - c == 3)                                                              \
-                tile(w, g, x, c, 3, out);                                                          \
-    }
+INLINE void matmul(const struct quant_form *f, const struct packed *w, uint32_t first,
+                   uint32_t last, const struct quants *x, uint32_t n_cols,
+                   const struct outputs *out)
+{
+    uint32_t c = 0;
 
-PACKED_MATMUL(avx2_q4_1_packed, tile_q4_1)
-PACKED_MATMUL(avx2_q8_0_packed, tile_q8_0)
+    for (; c + TILE <= n_cols; c += TILE)
+        for (uint32_t g = first; g < last; g++)
+            tile(f, w, g, x, c, TILE, out);
+    for (uint32_t g = first; g < last; g++)
+        if (n_cols - c == 1)
+            tile(f, w, g, x, c, 1, out);
+        else if (n_cols - c == 2)
+            tile(f, w, g, x, c, 2, out);
+        else if (n_cols - c == 3)
+            tile(f, w, g, x, c, 3, out);
+}
+
+#define PACKED_MATMUL(name, type, block_bytes)                                                     \
+    static void name##_packed(const struct packed *w, uint32_t first, uint32_t last,               \
+                              const struct quants *x, uint32_t n_cols, const struct outputs *out)  \
+    {                                                                                              \
+        matmul(&quant_forms[type], w, first, last, x, n_cols, out);                                \
+    }
+EACH_QUANT_TYPE(PACKED_MATMUL)
+
+packed_matmul *const avx2_packed[TENSOR_TYPES] = {EACH_QUANT_TYPE(PACKED_ENTRY)};
 
 INLINE float total(__m256 v)
 {

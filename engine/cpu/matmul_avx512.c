@@ -2,27 +2,27 @@
 
 #include <immintrin.h>
 
-#define INLINE static inline __attribute__((always_inline))
+#include "engine/cpu/packed.h"
 
 /* Columns of a tile: 8 x (float sums, integer sums) of the 32 registers. */
 #define TILE 8
 
 /* Two groups of 8 rows side by side; an odd last group is paired with itself and stored once. */
 struct pair {
-    const uint8_t *quants[2], *scales[2];
+    const uint8_t *codes[2], *scales[2];
     size_t row[2];
     bool second;
 };
 
-INLINE struct pair pair_of(const struct packed *w, size_t g, bool second, size_t quant_bytes)
+INLINE struct pair pair_of(const struct packed *w, size_t g, bool second, size_t code_bytes)
 {
     struct pair p = {.second = second};
 
     for (int i = 0; i < 2; i++) {
         size_t group = i == 1 && second ? g + 1 : g;
 
-        p.quants[i] = w->data + group * w->group_bytes;
-        p.scales[i] = p.quants[i] + w->n_blocks * quant_bytes;
+        p.codes[i] = w->data + group * w->group_bytes;
+        p.scales[i] = p.codes[i] + w->n_blocks * code_bytes;
         p.row[i] = group * PACK_ROWS;
     }
     return p;
@@ -36,14 +36,14 @@ INLINE void fetch_ahead(const struct pair *p, size_t at, size_t bytes)
     for (int half = 0; half < 2; half++)
 #pragma GCC unroll 4
         for (size_t i = 0; i < bytes; i += 64)
-            _mm_prefetch((const char *)p->quants[half] + at + AHEAD_BYTES + i, _MM_HINT_T0);
+            _mm_prefetch((const char *)p->codes[half] + at + AHEAD_BYTES + i, _MM_HINT_T0);
 }
 
-INLINE __m512i quants16(const struct pair *p, size_t at)
+INLINE __m512i bytes16(const struct pair *p, size_t at)
 {
-    __m512i low = _mm512_castsi256_si512(_mm256_loadu_si256((const void *)(p->quants[0] + at)));
+    __m512i low = _mm512_castsi256_si512(_mm256_loadu_si256((const void *)(p->codes[0] + at)));
 
-    return _mm512_inserti64x4(low, _mm256_loadu_si256((const void *)(p->quants[1] + at)), 1);
+    return _mm512_inserti64x4(low, _mm256_loadu_si256((const void *)(p->codes[1] + at)), 1);
 }
 
 INLINE __m512 halves16(const struct pair *p, size_t at)
@@ -78,121 +78,151 @@ INLINE void put16(const struct outputs *out, size_t col, const struct pair *p, _
         put_half(out, col, p->row[1], _mm512_extractf32x8_ps(v, 1));
 }
 
-INLINE void tile_q4_1(const struct packed *w, const struct pair *p, const struct quants *x,
-                      size_t col, const int n, const struct outputs *out)
+/* What codes_of adds to the levels, so that all it gives is unsigned, as dpbusd wants it. */
+INLINE int offset_of(const struct quant_form *f)
 {
-    const __m512i mask = _mm512_set1_epi8(15);
+    return f->level == LEVEL_OFFSET ? f->offset : 128;
+}
+
+/* The 16 rows' elements 4 quad_at .. 4 quad_at + 3 of the block whose codes begin at `at`. */
+INLINE __m512i codes_of(const struct quant_form *f, const struct pair *p, size_t at, size_t quad_at)
+{
+    const __m512i mask = _mm512_set1_epi8(15), flip = _mm512_set1_epi8(-128);
+    __m512i v, levels;
+
+    if (packed_is_bytes(f)) {
+        v = bytes16(p, at + 32 * quad_at);
+        return f->level == LEVEL_SIGNED ? _mm512_xor_si512(v, flip) : v;
+    }
+    v = bytes16(p, at + 32 * (quad_at % 4));
+    v = _mm512_and_si512(quad_at < 4 ? v : _mm512_srli_epi16(v, 4), mask);
+    if (f->level != LEVEL_TABLE)
+        return v;
+    levels = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)quant_levels));
+    return _mm512_shuffle_epi8(_mm512_xor_si512(levels, flip), v);
+}
+
+/* d, or m, of a span of the 16 rows' block b. */
+INLINE __m512 scales_of(const struct quant_form *f, const struct pair *p, size_t b, uint32_t span,
+                        bool m)
+{
+    __m512 half = halves16(p, packed_f16_at(f, b, m));
+    size_t at = packed_factor_at(f, b, span, m);
+    __m128i factors;
+
+    if (!f->super)
+        return half;
+    factors = _mm_unpacklo_epi64(_mm_loadl_epi64((const void *)(p->scales[0] + at)),
+                                 _mm_loadl_epi64((const void *)(p->scales[1] + at)));
+    return _mm512_mul_ps(half, _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(factors)));
+}
+
+/* One block of 16 rows, and the columns it is multiplied with. */
+struct block {
+    const struct quant_form *f;
+    const struct pair *p;
+    size_t b;
+    const struct quants *x;
+    size_t col; /* the first */
+};
+
+INLINE void add_span(const struct block *k, uint32_t span, const int n, __m512 *acc)
+{
+    const struct quant_form *f = k->f;
+    const struct quants *x = k->x;
+    const size_t quads = f->split ? 4 : 8, at = k->col * x->ldb + k->b;
+    const int8_t *q = x->q + k->col * x->ldq + k->b * QUANT_BLOCK;
+    __m512i s[TILE];
+    __m512 d, m;
+
+#pragma GCC unroll 8
+    for (int c = 0; c < n; c++) /* the offset of the codes, taken off beforehand */
+        s[c] = _mm512_set1_epi32(-offset_of(f) * packed_sum(f, x, at + (size_t)c * x->ldb, span));
+#pragma GCC unroll 8
+    for (size_t j = 0; j < quads; j++) {
+        size_t place = span * 4 + j;
+        __m512i v = codes_of(f, k->p, k->b * packed_code_bytes(f), place);
+
+#pragma GCC unroll 8
+        for (int c = 0; c < n; c++)
+            s[c] = _mm512_dpbusd_epi32(s[c], v, quad(q + (size_t)c * x->ldq + 4 * place));
+    }
+    d = scales_of(f, k->p, k->b, span, false);
+    m = f->min ? scales_of(f, k->p, k->b, span, true) : d;
+#pragma GCC unroll 8
+    for (int c = 0; c < n; c++) {
+        size_t here = at + (size_t)c * x->ldb;
+
+        acc[c] = _mm512_fmadd_ps(_mm512_mul_ps(d, _mm512_set1_ps(x->d[here])),
+                                 _mm512_cvtepi32_ps(s[c]), acc[c]);
+        if (f->min)
+            acc[c] = _mm512_fmadd_ps(m, _mm512_set1_ps(packed_d_sum(f, x, here, span)), acc[c]);
+    }
+}
+
+INLINE void tile(const struct quant_form *f, const struct packed *w, const struct pair *p,
+                 const struct quants *x, size_t col, const int n, const struct outputs *out)
+{
     __m512 acc[TILE];
 
 #pragma GCC unroll 8
     for (int c = 0; c < n; c++)
         acc[c] = _mm512_setzero_ps();
     for (size_t b = 0; b < w->n_blocks; b++) {
-        __m512 d = halves16(p, b * 32), m = halves16(p, b * 32 + 16);
-        __m512i s[TILE];
+        const struct block k = {f, p, b, x, col};
 
-        fetch_ahead(p, b * 128, 128);
-#pragma GCC unroll 8
-        for (int c = 0; c < n; c++)
-            s[c] = _mm512_setzero_si512();
-#pragma GCC unroll 4
-        for (size_t j = 0; j < 4; j++) {
-            __m512i v = quants16(p, b * 128 + 32 * j), low = _mm512_and_si512(v, mask);
-            __m512i high = _mm512_and_si512(_mm512_srli_epi16(v, 4), mask);
-
-#pragma GCC unroll 8
-            for (int c = 0; c < n; c++) {
-                const int8_t *q = x->q + (col + (size_t)c) * x->ldq + b * QUANT_BLOCK + 4 * j;
-
-                s[c] = _mm512_dpbusd_epi32(s[c], low, quad(q));
-                s[c] = _mm512_dpbusd_epi32(s[c], high, quad(q + 16));
-            }
-        }
-#pragma GCC unroll 8
-        for (int c = 0; c < n; c++) {
-            size_t at = (col + (size_t)c) * x->ldb + b;
-
-            acc[c] = _mm512_fmadd_ps(_mm512_mul_ps(d, _mm512_set1_ps(x->d[at])),
-                                     _mm512_cvtepi32_ps(s[c]), acc[c]);
-            acc[c] = _mm512_fmadd_ps(m, _mm512_set1_ps(x->d_sum[at]), acc[c]);
-        }
+        fetch_ahead(p, b * packed_code_bytes(f), packed_code_bytes(f));
+        add_span(&k, 0, n, acc);
+        if (f->split)
+            add_span(&k, 1, n, acc);
     }
 #pragma GCC unroll 8
     for (int c = 0; c < n; c++)
         put16(out, col + (size_t)c, p, acc[c]);
 }
 
-/* dpbusd wants the weights unsigned: w + 128, which adds 128 times the block's sum of activations;
- * starting from its negative takes it off again, exactly. */
-INLINE void tile_q8_0(const struct packed *w, const struct pair *p, const struct quants *x,
-                      size_t col, const int n, const struct outputs *out)
+INLINE void columns(const struct quant_form *f, const struct packed *w, uint32_t first,
+                    uint32_t last, const struct quants *x, uint32_t c, const int n,
+                    const struct outputs *out)
 {
-    const __m512i flip = _mm512_set1_epi8(-128);
-    __m512 acc[TILE];
+    for (uint32_t g = first; g < last; g += 2) {
+        struct pair p = pair_of(w, g, g + 1 < last, packed_code_bytes(f));
 
-#pragma GCC unroll 8
-    for (int c = 0; c < n; c++)
-        acc[c] = _mm512_setzero_ps();
-    for (size_t b = 0; b < w->n_blocks; b++) {
-        __m512 d = halves16(p, b * 16);
-        __m512i s[TILE];
-
-        fetch_ahead(p, b * 256, 256);
-#pragma GCC unroll 8
-        for (int c = 0; c < n; c++)
-            s[c] = _mm512_set1_epi32(-128 * x->sum[(col + (size_t)c) * x->ldb + b]);
-#pragma GCC unroll 8
-        for (size_t j = 0; j < 8; j++) {
-            __m512i v = _mm512_xor_si512(quants16(p, b * 256 + 32 * j), flip);
-
-#pragma GCC unroll 8
-            for (int c = 0; c < n; c++)
-                s[c] = _mm512_dpbusd_epi32(
-                    s[c], v, quad(x->q + (col + (size_t)c) * x->ldq + b * QUANT_BLOCK + 4 * j));
-        }
-#pragma GCC unroll 8
-        for (int c = 0; c < n; c++)
-            acc[c] = _mm512_fmadd_ps(
-                _mm512_mul_ps(d, _mm512_set1_ps(x->d[(col + (size_t)c) * x->ldb + b])),
-                _mm512_cvtepi32_ps(s[c]), acc[c]);
+        tile(f, w, &p, x, c, n, out);
     }
-#pragma GCC unroll 8
-    for (int c = 0; c < n; c++)
-        put16(out, col + (size_t)c, p, acc[c]);
 }
 
-/* Columns outside, groups inside, as in the AVX2 variant. What is left of the columns goes one by
- * one past the last four. */
-#define PACKED_MATMUL(name, tile, quant_bytes)                                                     \
-    static void name##_columns(const struct packed *w, uint32_t first, uint32_t last,              \
-                               const struct quants *x, uint32_t c, uint32_t n,                     \
-                               const struct outputs *out)                                          \
-    {                                                                                              \
-        for (uint32_t g = first; g < last; g += 2) {                                               \
-            struct pair p = pair_of(w, g, g + 1 < last, quant_bytes);                              \
-                                                                                                   \
-            if (n == TILE)                                                                         \
-                tile(w, &p, x, c, TILE, out);                                                      \
-            else if (n == 4)                                                                       \
-                tile(w, &p, x, c, 4, out);                                                         \
-            else if (n == 2)                                                                       \
-                tile(w, &p, x, c, 2, out);                                                         \
-            else                                                                                   \
-                tile(w, &p, x, c, 1, out);                                                         \
-        }                                                                                          \
-    }                                                                                              \
-    void name(const struct packed *w, uint32_t first, uint32_t last, const struct quants *x,       \
-              uint32_t n_cols, const struct outputs *out)                                          \
-    {                                                                                              \
-        uint32_t c = 0;                                                                            \
-                                                                                                   \
-        for (uint32_t n = TILE; n > 0; n /= 2)                                                     \
-            for (; c + n <= n_cols; c += n)                                                        \
-                name##_columns(w, first, last, x, c, n, out);                                      \
-    }
+/* Columns outside, groups inside, as in the AVX2 variant. What is left of the columns goes by four,
+ * two and one. */
+INLINE void matmul(const struct quant_form *f, const struct packed *w, uint32_t first,
+                   uint32_t last, const struct quants *x, uint32_t n_cols,
+                   const struct outputs *out)
+{
+    uint32_t c = 0;
 
-PACKED_MATMUL(avx512_q4_1_packed, tile_q4_1, 128)
-PACKED_MATMUL(avx512_q8_0_packed, tile_q8_0, 256)
+    for (; c + TILE <= n_cols; c += TILE)
+        columns(f, w, first, last, x, c, TILE, out);
+    if (n_cols - c >= 4) {
+        columns(f, w, first, last, x, c, 4, out);
+        c += 4;
+    }
+    if (n_cols - c >= 2) {
+        columns(f, w, first, last, x, c, 2, out);
+        c += 2;
+    }
+    if (n_cols > c)
+        columns(f, w, first, last, x, c, 1, out);
+}
+
+#define PACKED_MATMUL(name, type, block_bytes)                                                     \
+    static void name##_packed(const struct packed *w, uint32_t first, uint32_t last,               \
+                              const struct quants *x, uint32_t n_cols, const struct outputs *out)  \
+    {                                                                                              \
+        matmul(&quant_forms[type], w, first, last, x, n_cols, out);                                \
+    }
+EACH_QUANT_TYPE(PACKED_MATMUL)
+
+packed_matmul *const avx512_packed[TENSOR_TYPES] = {EACH_QUANT_TYPE(PACKED_ENTRY)};
 
 /* `rows` x `cols` dot products; lane l of each sums the k that are l modulo 16, ascending. */
 /* NOLINTNEXTLINE(readability-function-size): rows and cols are constants */

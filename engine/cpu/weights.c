@@ -4,53 +4,20 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/size.h"
+#include "engine/cpu/packed.h"
 
 /* Output rows that one pool item computes: 32 rows of a 1536-wide Q4_1 matrix are 31 KB, which
  * stays in the second cache while the columns pass by, and a small matrix still has enough items
  * for several threads. */
 #define ITEM_ROWS 32u
 
-struct type_row {
-    uint32_t type;
-    size_t to_float; /* offsets into struct kernels */
-    size_t packed;
-    uint32_t packed_block_bytes; /* quants and scales of 8 rows; 0: never packed */
-    uint32_t quant_bytes;        /* of them, quants */
-    uint32_t file_block_bytes;
-};
-
-#define KERNEL(member) offsetof(struct kernels, member)
-static const struct type_row types[] = {
-    {TENSOR_F32, KERNEL(f32_row), 0, 0, 0, 0},
-    {TENSOR_F16, KERNEL(f16_row), 0, 0, 0, 0},
-    {TENSOR_BF16, KERNEL(bf16_row), 0, 0, 0, 0},
-    {TENSOR_Q8_0, KERNEL(q8_0_row), KERNEL(q8_0_packed), 272, 256, 34},
-    {TENSOR_Q4_1, KERNEL(q4_1_row), KERNEL(q4_1_packed), 160, 128, 20},
-};
-
-static const struct type_row *type_of(uint32_t type)
-{
-    for (size_t i = 0; i < COUNT_OF(types); i++)
-        if (types[i].type == type)
-            return &types[i];
-    return NULL;
-}
-
-static uint32_t n_groups(uint32_t n_rows)
-{
-    return (n_rows + PACK_ROWS - 1) / PACK_ROWS;
-}
-
-/* The file's size bounds every tensor, and a packed copy is at most 8 rows larger: no overflow. */
+/* Far from overflow: a tensor lies in the file, and its packed copy takes at most twice its bytes
+ * and 8 rows. */
 static size_t packed_bytes(const struct tensor *t)
 {
-    const struct type_row *type = type_of(t->type);
-
-    if (type == NULL || type->packed_block_bytes == 0)
+    if (!quant_is(t->type))
         return 0;
-    return (size_t)n_groups((uint32_t)t->dims[1]) * (t->dims[0] / QUANT_BLOCK) *
-           type->packed_block_bytes;
+    return packed_groups((uint32_t)t->dims[1]) * packed_group_bytes(t->type, (uint32_t)t->dims[0]);
 }
 
 size_t weights_packed_bytes(const struct model *model, bool pack)
@@ -69,41 +36,22 @@ size_t weights_packed_bytes(const struct model *model, bool pack)
     return sum + packed_bytes(model->output);
 }
 
-/* 4-byte words of the 8 rows' blocks, row by row: what was vector-wide in one row becomes one word
- * wide in 8. `in` is a row's block or NULL past the last row. */
-static void pack_words(const uint8_t *in, uint8_t *out, uint32_t r, uint32_t quant_bytes)
-{
-    for (uint32_t j = 0; j < quant_bytes / 32; j++)
-        memcpy(out + 32 * j + 4 * r, in + 4 * j, 4);
-}
-
 struct pack_job {
     const struct weight *w;
-    const struct type_row *type;
+    uint32_t type;
     uint8_t *out;
 };
 
 static void pack_group(void *arg, uint32_t group, unsigned thread)
 {
     const struct pack_job *job = arg;
-    const struct type_row *type = job->type;
     const struct weight *w = job->w;
-    uint32_t n_blocks = w->packed.n_blocks,
-             n_scales = (type->packed_block_bytes - type->quant_bytes) / 16;
-    uint8_t *quants = job->out + (size_t)group * w->packed.group_bytes;
-    uint8_t *scales = quants + (size_t)n_blocks * type->quant_bytes;
+    uint32_t first = group * PACK_ROWS, left = w->n_rows - first;
 
     (void)thread;
-    for (uint32_t r = 0; r < PACK_ROWS && group * PACK_ROWS + r < w->n_rows; r++) {
-        const uint8_t *in = w->data + (size_t)(group * PACK_ROWS + r) * w->row_bytes;
-
-        for (uint32_t b = 0; b < n_blocks; b++, in += type->file_block_bytes) {
-            for (uint32_t s = 0; s < n_scales; s++)
-                memcpy(scales + (size_t)b * n_scales * 16 + 16 * s + 2 * r, in + 2 * s, 2);
-            pack_words(in + 2 * n_scales, quants + (size_t)b * type->quant_bytes, r,
-                       type->quant_bytes);
-        }
-    }
+    packed_fill(job->type, w->data + (size_t)first * w->row_bytes, w->row_bytes,
+                left < PACK_ROWS ? left : PACK_ROWS, w->k,
+                job->out + group * w->packed.group_bytes);
 }
 
 struct opening {
@@ -116,24 +64,22 @@ struct opening {
 
 static void set_weight(struct opening *o, struct weight *w, const struct tensor *t, bool pack)
 {
-    const struct type_row *type = type_of(t->type);
-    const char *table = (const char *)o->kernels;
     size_t bytes = packed_bytes(t);
 
     w->data = t->data;
     w->n_rows = (uint32_t)t->dims[1];
     w->k = (uint32_t)t->dims[0];
     w->row_bytes = t->bytes / w->n_rows;
-    memcpy(&w->to_float, table + type->to_float, sizeof w->to_float);
+    w->to_float = o->kernels->decode[t->type];
     if (!pack || bytes == 0)
         return;
-    memcpy(&w->packed_matmul, table + type->packed, sizeof w->packed_matmul);
+    w->packed_matmul = o->kernels->packed[t->type];
     w->packed.data = o->weights->memory + o->used;
     w->packed.n_blocks = w->k / QUANT_BLOCK;
-    w->packed.group_bytes = (size_t)w->packed.n_blocks * type->packed_block_bytes;
+    w->packed.group_bytes = packed_group_bytes(t->type, w->k);
     pool_run(o->pool, pack_group,
-             &(struct pack_job){.w = w, .type = type, .out = o->weights->memory + o->used},
-             n_groups(w->n_rows));
+             &(struct pack_job){.w = w, .type = t->type, .out = o->weights->memory + o->used},
+             packed_groups(w->n_rows));
     o->used += bytes;
 }
 
@@ -280,7 +226,7 @@ size_t weights_scratch_floats(uint32_t k)
  * left past a row's end would be read by a layer of float ones. */
 static void clear_tail(const struct product *p, uint32_t n_cols)
 {
-    uint32_t n = p->w->n_rows, tail = n_groups(n) * PACK_ROWS - n;
+    uint32_t n = p->w->n_rows, tail = packed_groups(n) * PACK_ROWS - n;
 
     for (size_t c = 0; c < n_cols; c++)
         memset(p->out.y + c * p->out.ld + n, 0, tail * sizeof *p->out.y);
@@ -322,7 +268,7 @@ static void multiply_item(void *arg, uint32_t item, unsigned thread)
     if (p->w->packed_matmul == NULL)
         multiply_float(job, p, first, last, job->row_scratch[thread]);
     else
-        p->w->packed_matmul(&p->w->packed, first / PACK_ROWS, n_groups(last), job->quants,
+        p->w->packed_matmul(&p->w->packed, first / PACK_ROWS, packed_groups(last), job->quants,
                             job->n_cols, &p->out);
 }
 

@@ -1,5 +1,5 @@
 /* The matrices of a model as the CPU kernels read them: in place in the model's mapping, or, for
- * quantized types in fast mode, repacked into groups of 8 rows (see kernels.h) in memory of our
+ * quantized types in fast mode, repacked into groups of 8 rows (see packed.h) in memory of our
  * own. Immutable after weights_open; belongs to its device. */
 #ifndef ENGINE_CPU_WEIGHTS_H
 #define ENGINE_CPU_WEIGHTS_H
@@ -14,9 +14,9 @@
 struct weight {
     const uint8_t *data; /* (n_rows, row_bytes), as in the file */
     size_t row_bytes;
-    uint32_t n_rows;                                        /* outputs */
-    uint32_t k;                                             /* inputs */
-    void (*to_float)(const void *in, float *out, size_t n); /* of its type */
+    uint32_t n_rows;              /* outputs */
+    uint32_t k;                   /* inputs */
+    decode_row *to_float;         /* of its type */
     packed_matmul *packed_matmul; /* NULL: computed from `data` in float */
     struct packed packed;
 };

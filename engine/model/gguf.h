@@ -12,20 +12,34 @@
 
 #include "base/status.h"
 
-/* Ids as in the file. */
+/* The types that we compute, by their ids in the file. */
 enum tensor_type {
     TENSOR_F32 = 0,
     TENSOR_F16 = 1,
+    TENSOR_Q4_0 = 2,
     TENSOR_Q4_1 = 3,
+    TENSOR_Q5_0 = 6,
+    TENSOR_Q5_1 = 7,
     TENSOR_Q8_0 = 8,
+    TENSOR_Q2_K = 10,
+    TENSOR_Q3_K = 11,
+    TENSOR_Q4_K = 12,
+    TENSOR_Q5_K = 13,
+    TENSOR_Q6_K = 14,
+    TENSOR_IQ4_NL = 20,
+    TENSOR_IQ4_XS = 23,
     TENSOR_BF16 = 30,
 };
+#define TENSOR_TYPES (TENSOR_BF16 + 1) /* length of a table by type */
 
-/* Name of any type id of the format, also those we don't compute ("Q4_K"); NULL for unknown ids. */
+/* Name of any type id of the format, also those we don't compute ("Q8_K"); NULL for unknown ids. */
 const char *tensor_type_name(uint32_t type);
-/* Elements and bytes of one block: F32 1/4, F16 and BF16 1/2, Q4_1 32/20, Q8_0 32/34. False: not a
- * type that we compute. */
+/* Elements and bytes of one block, of which a row has a whole number: F32 1/4, F16 and BF16 1/2,
+ * Q4_0 and IQ4_NL 32/18, Q4_1 32/20, Q5_0 32/22, Q5_1 32/24, Q8_0 32/34, Q2_K 256/84, Q3_K 256/110,
+ * Q4_K 256/144, Q5_K 256/176, Q6_K 256/210, IQ4_XS 256/136. False: not a type that we compute. */
 bool tensor_type_block(uint32_t type, uint32_t *elements, uint32_t *bytes);
+/* The names of all types that we compute, ", " between them, cut to `size` bytes with the NUL. */
+void tensor_type_list(char *out, size_t size);
 
 #define TENSOR_DIMS_MAX 4
 struct tensor {

@@ -217,11 +217,14 @@ static enum status read_alignment(struct gguf *g, struct reason *why)
 static enum status fail_type(struct reason *why, const char *name, uint32_t type)
 {
     const char *type_name = tensor_type_name(type);
+    char supported[128];
 
+    tensor_type_list(supported, sizeof supported);
     if (type_name == NULL)
-        return fail(why, ST_UNSUPPORTED, "tensor %s has the unknown type %u", name, type);
-    return fail(why, ST_UNSUPPORTED,
-                "tensor %s has type %s; supported: F32, F16, BF16, Q8_0 and Q4_1", name, type_name);
+        return fail(why, ST_UNSUPPORTED, "tensor %s has the unknown type %u; supported: %s", name,
+                    type, supported);
+    return fail(why, ST_UNSUPPORTED, "tensor %s has type %s; supported: %s", name, type_name,
+                supported);
 }
 
 /* Sets t->bytes from its dims and type. */

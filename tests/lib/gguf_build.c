@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/size.h"
+
 void gguf_build_init(struct gguf_build *b)
 {
     *b = (struct gguf_build){.version = 3, .alignment = 32};
@@ -117,6 +119,12 @@ float gguf_build_uniform(uint64_t *seed)
     return (float)(next_random(seed) >> 40) * 0x1p-23f - 1.0f;
 }
 
+static bool has_quantizer(enum tensor_type type)
+{
+    return type == TENSOR_F32 || type == TENSOR_F16 || type == TENSOR_BF16 || type == TENSOR_Q8_0 ||
+           type == TENSOR_Q4_1;
+}
+
 void gguf_build_random(struct gguf_build *b, const char *name, enum tensor_type type, uint64_t rows,
                        uint64_t cols, float centre, float scale, uint64_t *seed)
 {
@@ -132,7 +140,10 @@ void gguf_build_random(struct gguf_build *b, const char *name, enum tensor_type 
         buf_append(&values, &v, sizeof v);
     }
     assert(!values.failed);
-    gguf_build_quantize(type, (const float *)(const void *)values.data, n, &stored);
+    if (has_quantizer(type))
+        gguf_build_quantize(type, (const float *)(const void *)values.data, n, &stored);
+    else
+        gguf_build_random_blocks(type, scale / sqrtf(3.0f), n, seed, &stored);
     gguf_build_tensor(b, name, type, rows == 0 ? 1 : 2, dims, stored.data, stored.len);
     buf_dispose(&values);
     buf_dispose(&stored);
@@ -239,6 +250,53 @@ void gguf_build_quantize(enum tensor_type type, const float *x, size_t n, struct
         case TENSOR_Q4_1:
             put_q4_1(x + i, out);
             break;
+        default:
+            assert(!"a type without a quantizer");
         }
+    }
+}
+
+/* Where a block has its half-precision scales, the deviation of values at d = 1 with every code and
+ * factor equally likely, and the m that centres them. */
+static const struct {
+    enum tensor_type type;
+    int d_at, m_at; /* m_at -1: none */
+    float deviation, m_per_d;
+} random_types[] = {
+    {TENSOR_Q4_0, 0, -1, 4.6f, 0},      {TENSOR_Q4_1, 0, 2, 4.6f, -7.5f},
+    {TENSOR_Q5_0, 0, -1, 9.2f, 0},      {TENSOR_Q5_1, 0, 2, 9.2f, -15.5f},
+    {TENSOR_Q8_0, 0, -1, 74.0f, 0},     {TENSOR_Q2_K, 80, 82, 13.9f, 1.5f},
+    {TENSOR_Q3_K, 108, -1, 43.0f, 0},   {TENSOR_Q4_K, 0, 2, 258.0f, 7.5f},
+    {TENSOR_Q5_K, 0, 2, 527.0f, 15.5f}, {TENSOR_Q6_K, 208, -1, 1366.0f, 0},
+    {TENSOR_IQ4_NL, 0, -1, 67.0f, 0},   {TENSOR_IQ4_XS, 0, -1, 1246.0f, 0},
+};
+
+static void put_half_at(struct buf *out, size_t at, float v)
+{
+    uint16_t h = to_f16(v);
+
+    memcpy(out->data + at, &h, sizeof h);
+}
+
+void gguf_build_random_blocks(enum tensor_type type, float deviation, size_t n, uint64_t *seed,
+                              struct buf *out)
+{
+    uint32_t elements = 0, bytes = 0;
+    size_t i = 0;
+    float d;
+
+    while (random_types[i].type != type)
+        assert(++i < COUNT_OF(random_types));
+    assert(tensor_type_block(type, &elements, &bytes) && n % elements == 0);
+    d = deviation / random_types[i].deviation;
+    for (size_t b = 0; b < n / elements; b++) {
+        size_t start = out->len;
+
+        for (uint32_t k = 0; k < bytes; k++)
+            buf_put_u8(out, (uint8_t)next_random(seed));
+        assert(!out->failed);
+        put_half_at(out, start + (size_t)random_types[i].d_at, d);
+        if (random_types[i].m_at != -1)
+            put_half_at(out, start + (size_t)random_types[i].m_at, d * random_types[i].m_per_d);
     }
 }

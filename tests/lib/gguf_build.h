@@ -39,13 +39,20 @@ void gguf_build_key(struct gguf_build *b, const char *key, enum gguf_type type);
 void gguf_build_tensor(struct gguf_build *b, const char *name, uint32_t type, uint32_t n_dims,
                        const uint64_t *dims, const void *data, size_t bytes);
 /* Adds a matrix (rows, cols), or with rows 0 a vector (cols), of random values in
- * [-scale, scale] + centre, stored as `type`. Continues the generator in *seed. */
+ * [-scale, scale] + centre, stored as `type`; types that gguf_build_quantize lacks get random
+ * blocks of the same deviation around 0. Continues the generator in *seed. */
 void gguf_build_random(struct gguf_build *b, const char *name, enum tensor_type type, uint64_t rows,
                        uint64_t cols, float centre, float scale, uint64_t *seed);
 /* Appends the file to *out. */
 void gguf_build_finish(const struct gguf_build *b, struct buf *out);
 
-/* n floats as `type` stores them (n a multiple of the block), appended to *out. */
+/* n elements (a multiple of the block) of a quantized type, appended to *out: random codes and
+ * factors under one scale, so that values have about the given deviation around 0. */
+void gguf_build_random_blocks(enum tensor_type type, float deviation, size_t n, uint64_t *seed,
+                              struct buf *out);
+
+/* n floats as `type` (F32, F16, BF16, Q8_0 or Q4_1) stores them (n a multiple of the block),
+ * appended to *out. */
 void gguf_build_quantize(enum tensor_type type, const float *x, size_t n, struct buf *out);
 /* The generator behind the random values: uniform in [-1, 1). */
 float gguf_build_uniform(uint64_t *seed);

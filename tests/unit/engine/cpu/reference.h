@@ -12,20 +12,9 @@
 
 static void reference_row(const struct tensor *t, uint64_t row, float *out)
 {
-    const struct kernels *k = &kernels_scalar;
     const char *data = (const char *)t->data + row * (t->bytes / t->dims[1]);
-    size_t n = t->dims[0];
 
-    if (t->type == TENSOR_F32)
-        k->f32_row(data, out, n);
-    else if (t->type == TENSOR_F16)
-        k->f16_row(data, out, n);
-    else if (t->type == TENSOR_BF16)
-        k->bf16_row(data, out, n);
-    else if (t->type == TENSOR_Q8_0)
-        k->q8_0_row(data, out, n);
-    else
-        k->q4_1_row(data, out, n);
+    kernels_scalar.decode[t->type](data, out, t->dims[0]);
 }
 
 /* y = W x */

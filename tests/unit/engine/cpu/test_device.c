@@ -22,8 +22,11 @@
 #define SEQ_TOKENS 320u /* past one attention split of 256 */
 #define SEQ_PAGES  (SEQ_TOKENS / KV_PAGE_TOKENS)
 
-static const enum tensor_type all_types[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0,
-                                             TENSOR_Q4_1};
+/* One for each way of computing: floats; bytes and nibbles, with and without a minimum;
+ * super-blocks; split blocks; tables. Every type is held against the reference. */
+static const enum tensor_type some_types[] = {TENSOR_F32,  TENSOR_F16,  TENSOR_BF16,
+                                              TENSOR_Q8_0, TENSOR_Q4_1, TENSOR_Q5_0,
+                                              TENSOR_Q4_K, TENSOR_Q6_K, TENSOR_IQ4_NL};
 static const char *const all_isas[] = {"scalar", "avx2", "avx512"};
 
 struct rig {
@@ -80,16 +83,22 @@ static void rig_open_file(struct rig *r, const struct rig_options *o)
 static void rig_open(struct rig *r, const struct rig_options *o)
 {
     /* Odd sizes: rows that are no multiple of 8 groups, 3 query heads for each KV head. */
-    const struct tiny_model_options t = {.type = o->type,
-                                         .n_embd = 96,
-                                         .n_heads = 6,
-                                         .n_kv_heads = 2,
-                                         .n_ff = 160,
-                                         .untied = true,
-                                         .seed = 5};
+    struct tiny_model_options t = {.type = o->type,
+                                   .n_embd = 96,
+                                   .n_heads = 6,
+                                   .n_kv_heads = 2,
+                                   .n_ff = 160,
+                                   .untied = true,
+                                   .seed = 5};
+    uint32_t elements, bytes;
 
     memset(r, 0, sizeof *r);
     buf_init(&r->file);
+    if (tensor_type_block(o->type, &elements, &bytes) && elements == 256) {
+        t.n_layers = 1;
+        t.n_embd = t.n_ff = 256;
+        t.n_heads = 8;
+    }
     tiny_model_build(&t, &r->file);
     rig_open_file(r, o);
 }
@@ -225,9 +234,9 @@ static void test_logits_do_not_depend_on_the_batch(void **state)
             printf("[ NOTE     ] this machine has no %s: not run\n", all_isas[i]);
             continue;
         }
-        for (size_t t = 0; t < sizeof all_types / sizeof all_types[0]; t++) {
-            check_invariance(all_isas[i], all_types[t], DEVICE_FAST);
-            check_invariance(all_isas[i], all_types[t], DEVICE_EXACT);
+        for (size_t t = 0; t < sizeof some_types / sizeof some_types[0]; t++) {
+            check_invariance(all_isas[i], some_types[t], DEVICE_FAST);
+            check_invariance(all_isas[i], some_types[t], DEVICE_EXACT);
         }
     }
 }
@@ -299,9 +308,12 @@ static void check_against_reference(enum tensor_type type)
 
 static void test_logits_are_right(void **state)
 {
+    uint32_t elements, bytes;
+
     (void)state;
-    for (size_t t = 0; t < sizeof all_types / sizeof all_types[0]; t++)
-        check_against_reference(all_types[t]);
+    for (uint32_t type = 0; type < TENSOR_TYPES; type++)
+        if (tensor_type_block(type, &elements, &bytes))
+            check_against_reference(type);
 }
 
 static void test_splits_do_not_depend_on_chunks(void **state)

@@ -3,6 +3,7 @@
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/half.h"
 #include "engine/cpu/kernels.h"
+#include "engine/cpu/packed.h"
 #include "tests/lib/gguf_build.h"
 
 #include <math.h>
@@ -16,7 +17,7 @@
 
 #include <cmocka.h>
 
-#define K      96u /* inputs */
+#define K      512u /* inputs: two super-blocks */
 #define BLOCKS (K / QUANT_BLOCK)
 #define COLS   11u
 #define GROUPS 3u
@@ -50,30 +51,22 @@ static const struct kernels *table_of(void **state)
 static void test_rows_decode_the_same(void **state)
 {
     const struct kernels *k = table_of(state);
-    const struct {
-        enum tensor_type type;
-        void (*scalar)(const void *in, float *out, size_t n);
-        void (*other)(const void *in, float *out, size_t n);
-    } rows[] = {
-        {TENSOR_F32, kernels_scalar.f32_row, k->f32_row},
-        {TENSOR_F16, kernels_scalar.f16_row, k->f16_row},
-        {TENSOR_BF16, kernels_scalar.bf16_row, k->bf16_row},
-        {TENSOR_Q8_0, kernels_scalar.q8_0_row, k->q8_0_row},
-        {TENSOR_Q4_1, kernels_scalar.q4_1_row, k->q4_1_row},
-    };
     float x[K], a[K], b[K];
     struct buf data;
 
     buf_init(&data);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        fill(x, K, 3);
+    for (uint32_t type = 0; type < TENSOR_TYPES; type++) {
+        if (kernels_scalar.decode[type] == NULL)
+            continue;
         buf_clear(&data);
-        gguf_build_quantize(rows[i].type, x, K, &data);
-        rows[i].scalar(data.data, a, K);
-        rows[i].other(data.data, b, K);
+        fill(x, K, 3);
+        if (quant_is(type))
+            gguf_build_random_blocks(type, 1, K, &seed, &data);
+        else
+            gguf_build_quantize(type, x, K, &data);
+        kernels_scalar.decode[type](data.data, a, K);
+        k->decode[type](data.data, b, K);
         assert_memory_equal(a, b, sizeof a);
-        for (size_t j = 0; j < K; j++)
-            assert_true(fabsf(a[j] - x[j]) < 0.25f);
     }
     buf_dispose(&data);
 }
@@ -86,8 +79,8 @@ static void test_every_half_decodes_the_same(void **state)
 
     for (uint32_t i = 0; i < 65536; i++)
         halves[i] = (uint16_t)i;
-    kernels_scalar.f16_row(halves, a, 65536);
-    k->f16_row(halves, b, 65536);
+    kernels_scalar.decode[TENSOR_F16](halves, a, 65536);
+    k->decode[TENSOR_F16](halves, b, 65536);
     for (uint32_t i = 0; i < 65536; i++) {
         if (isnan(a[i])) {
             assert_true(isnan(b[i]));
@@ -112,36 +105,73 @@ static void set_half(uint8_t *p, float v)
     memcpy(p, &h, sizeof h);
 }
 
-/* Any bytes are quants; scales are of the size that real ones have, or 1 for exact sums. */
-static void packed_init(struct packed_case *c, uint32_t block_bytes, uint32_t quant_bytes,
-                        bool unit_scales)
+static float scale_for(bool unit)
 {
-    uint32_t n_scales = (block_bytes - quant_bytes) / 2 * BLOCKS;
-    float x[K];
+    return unit ? 1.0f : 0.01f * gguf_build_uniform(&seed);
+}
+
+/* A block of a group: scales are of the size that real ones have, or 1 for exact sums. */
+static void set_scales(const struct quant_form *f, uint8_t *scales, uint32_t b, bool unit)
+{
+    for (uint32_t r = 0; r < PACK_ROWS; r++)
+        for (int m = 0; m <= (f->min ? 1 : 0); m++) {
+            set_half(scales + packed_f16_at(f, b, m == 1) + 2 * r, scale_for(unit));
+            for (uint32_t span = 0; f->super && span < packed_spans(f); span++)
+                scales[packed_factor_at(f, b, span, m == 1) + r] =
+                    unit ? 1 : (uint8_t)(int8_t)(5 * gguf_build_uniform(&seed) + (m == 1 ? 5 : 0));
+        }
+}
+
+/* Any codes that the type has; those of the first group are the ones that make the largest sums. */
+static void set_codes(const struct quant_form *f, uint8_t *codes, bool worst)
+{
+    uint8_t most = f->level == LEVEL_SIGNED ? 0x80 : f->level == LEVEL_TABLE ? 0 : f->max_code;
+    uint8_t mask = f->max_code;
+
+    if (!packed_is_bytes(f)) {
+        most = (uint8_t)(most | most << 4);
+        mask = (uint8_t)(mask | mask << 4);
+    }
+    for (size_t i = 0; i < BLOCKS * packed_code_bytes(f); i++)
+        codes[i] = worst ? most : (uint8_t)(128 * gguf_build_uniform(&seed) + 128) & mask;
+}
+
+static void set_column(struct quants *x, uint32_t col)
+{
+    float values[K];
+
+    fill(values, K, 2);
+    for (uint32_t i = 0; i < K && col < 2; i++) /* all the same: 127, then -127 */
+        values[i] = col == 0 ? 1 : -1;
+    kernels_scalar.quantize(values, K, x, col);
+}
+
+static void packed_init(struct packed_case *c, uint32_t type, bool unit_scales)
+{
+    const struct quant_form *f = &quant_forms[type];
 
     memset(c, 0, sizeof *c);
     c->w.n_blocks = BLOCKS;
-    c->w.group_bytes = (size_t)block_bytes * BLOCKS;
-    c->data = malloc(c->w.group_bytes * GROUPS);
+    c->w.group_bytes = packed_group_bytes(type, K);
+    c->data = calloc(GROUPS, c->w.group_bytes);
     assert_non_null(c->data);
-    for (size_t i = 0; i < c->w.group_bytes * GROUPS; i++)
-        c->data[i] = (uint8_t)(128 * gguf_build_uniform(&seed) + 128);
-    c->data[0] = 0x80; /* the least byte: -128 */
-    for (uint32_t g = 0; g < GROUPS; g++)
-        for (uint32_t s = 0; s < n_scales; s++)
-            set_half(c->data + g * c->w.group_bytes + quant_bytes * BLOCKS + 2 * s,
-                     unit_scales ? 1.0f : 0.01f * gguf_build_uniform(&seed));
+    for (uint32_t g = 0; g < GROUPS; g++) {
+        uint8_t *group = c->data + g * c->w.group_bytes;
+
+        set_codes(f, group, g == 0);
+        for (uint32_t b = 0; b < BLOCKS; b++)
+            set_scales(f, group + BLOCKS * packed_code_bytes(f), b, unit_scales);
+    }
     c->w.data = c->data;
     c->x = (struct quants){.q = malloc(COLS * K),
                            .d = malloc(COLS * BLOCKS * sizeof(float)),
                            .d_sum = malloc(COLS * BLOCKS * sizeof(float)),
                            .sum = malloc(COLS * BLOCKS * sizeof(int32_t)),
+                           .low_sum = malloc(COLS * BLOCKS * sizeof(int32_t)),
                            .ldq = K,
                            .ldb = BLOCKS};
-    for (uint32_t col = 0; col < COLS; col++) {
-        fill(x, K, 2);
-        kernels_scalar.quantize(x, K, &c->x, col);
-    }
+    for (uint32_t col = 0; col < COLS; col++)
+        set_column(&c->x, col);
     for (uint32_t i = 0; unit_scales && i < COLS * BLOCKS; i++) {
         c->x.d[i] = 1;
         c->x.d_sum[i] = (float)c->x.sum[i];
@@ -155,6 +185,7 @@ static void packed_dispose(struct packed_case *c)
     free(c->x.d);
     free(c->x.d_sum);
     free(c->x.sum);
+    free(c->x.low_sum);
 }
 
 static void run_packed(packed_matmul *f, struct packed_case *c, uint32_t first_col, uint32_t n_cols,
@@ -167,22 +198,22 @@ static void run_packed(packed_matmul *f, struct packed_case *c, uint32_t first_c
     x.d += first_col * x.ldb;
     x.d_sum += first_col * x.ldb;
     x.sum += first_col * x.ldb;
+    x.low_sum += first_col * x.ldb;
     f(&c->w, 0, GROUPS, &x, n_cols, &out);
 }
 
-static void check_packed(packed_matmul *scalar, packed_matmul *f, uint32_t block_bytes,
-                         uint32_t quant_bytes)
+static void check_packed(packed_matmul *scalar, packed_matmul *f, uint32_t type)
 {
     float a[COLS * ROWS], b[COLS * ROWS], one[ROWS];
     struct packed_case c;
 
-    packed_init(&c, block_bytes, quant_bytes, true);
+    packed_init(&c, type, true);
     run_packed(scalar, &c, 0, COLS, a, false);
     run_packed(f, &c, 0, COLS, b, false);
     assert_memory_equal(a, b, sizeof a); /* integers: exactly */
     packed_dispose(&c);
 
-    packed_init(&c, block_bytes, quant_bytes, false);
+    packed_init(&c, type, false);
     run_packed(scalar, &c, 0, COLS, a, false);
     run_packed(f, &c, 0, COLS, b, false);
     for (size_t i = 0; i < COLS * ROWS; i++)
@@ -209,8 +240,9 @@ static void test_packed_products(void **state)
 {
     const struct kernels *k = table_of(state);
 
-    check_packed(kernels_scalar.q4_1_packed, k->q4_1_packed, 160, 128);
-    check_packed(kernels_scalar.q8_0_packed, k->q8_0_packed, 272, 256);
+    for (uint32_t type = 0; type < TENSOR_TYPES; type++)
+        if (quant_is(type))
+            check_packed(kernels_scalar.packed[type], k->packed[type], type);
 }
 
 static void test_quantize_is_the_same(void **state)
@@ -219,8 +251,8 @@ static void test_quantize_is_the_same(void **state)
     static const float odd[] = {0, NAN, INFINITY, 1e-38f, -1e30f};
     int8_t qa[K], qb[K];
     float da[BLOCKS], db[BLOCKS], sa[BLOCKS], sb[BLOCKS], x[K];
-    int32_t ia[BLOCKS], ib[BLOCKS];
-    struct quants a = {qa, da, sa, ia, K, BLOCKS}, b = {qb, db, sb, ib, K, BLOCKS};
+    int32_t ia[BLOCKS], ib[BLOCKS], la[BLOCKS], lb[BLOCKS];
+    struct quants a = {qa, da, sa, ia, la, K, BLOCKS}, b = {qb, db, sb, ib, lb, K, BLOCKS};
 
     for (size_t o = 0; o < sizeof odd / sizeof odd[0]; o++) {
         fill(x, K, 5);
@@ -229,6 +261,7 @@ static void test_quantize_is_the_same(void **state)
         kernels_scalar.quantize(x, K, &a, 0);
         k->quantize(x, K, &b, 0);
         assert_memory_equal(ia, ib, sizeof ia);
+        assert_memory_equal(la, lb, sizeof la);
         assert_memory_equal(qa, qb, sizeof qa);
         assert_true(isfinite(odd[o]) == (isfinite(da[1]) != 0));
         assert_true(isfinite(odd[o]) == (isfinite(db[1]) != 0));

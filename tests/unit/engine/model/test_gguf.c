@@ -135,6 +135,7 @@ static void finds_tensors_by_name(void **state)
 static void knows_names_and_blocks_of_types(void **state)
 {
     uint32_t elements, bytes;
+    char list[128];
 
     (void)state;
     assert_string_equal(tensor_type_name(12), "Q4_K");
@@ -143,7 +144,17 @@ static void knows_names_and_blocks_of_types(void **state)
     assert_true(tensor_type_block(TENSOR_Q4_1, &elements, &bytes));
     assert_int_equal(elements, 32);
     assert_int_equal(bytes, 20);
-    assert_false(tensor_type_block(12, &elements, &bytes));
+    assert_true(tensor_type_block(TENSOR_Q4_K, &elements, &bytes));
+    assert_int_equal(elements, 256);
+    assert_int_equal(bytes, 144);
+    assert_false(tensor_type_block(15, &elements, &bytes));
+    assert_false(tensor_type_block(1000, &elements, &bytes));
+    tensor_type_list(list, sizeof list);
+    assert_string_equal(list,
+                        "F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, "
+                        "IQ4_NL, IQ4_XS, BF16");
+    tensor_type_list(list, 8);
+    assert_string_equal(list, "F32, F1");
 }
 
 static void refuses_other_files_and_versions(void **state)
@@ -285,7 +296,8 @@ static void refuses_bad_tensors(void **state)
         {TENSOR_F32, 2, (uint64_t)1 << 31, (uint64_t)1 << 31, ST_CORRUPT, "too many elements"},
         {TENSOR_F32, 1, 65, 1, ST_CORRUPT, "past the end"},
         {TENSOR_Q8_0, 2, 16, 2, ST_CORRUPT, "no multiple of Q8_0's 32"},
-        {12, 1, 256, 1, ST_UNSUPPORTED, "Q4_K; supported: F32"},
+        {TENSOR_Q4_K, 2, 96, 2, ST_CORRUPT, "no multiple of Q4_K's 256"},
+        {15, 1, 256, 1, ST_UNSUPPORTED, "Q8_K; supported: F32, F16, Q4_0"},
         {99, 1, 32, 1, ST_UNSUPPORTED, "unknown type 99"},
     };
     struct gguf_build b;

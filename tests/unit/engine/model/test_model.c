@@ -15,15 +15,21 @@
 
 static void opens_every_type(void **state)
 {
-    const enum tensor_type types[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0,
-                                      TENSOR_Q4_1};
+    uint32_t block_elements, block_bytes;
 
     (void)state;
-    for (size_t i = 0; i < COUNT_OF(types); i++) {
-        struct tiny_model_options o = {.type = types[i], .untied = i % 2 == 1};
+    for (uint32_t type = 0; type < TENSOR_TYPES; type++) {
+        struct tiny_model_options o = {.type = type, .untied = type % 2 == 1};
         struct model *m = NULL;
         struct buf file;
 
+        if (!tensor_type_block(type, &block_elements, &block_bytes))
+            continue;
+        if (block_elements == 256) {
+            o.n_embd = 256;
+            o.n_ff = 512;
+            o.n_heads = 16;
+        }
         buf_init(&file);
         tiny_model_build(&o, &file);
         assert_int_equal(model_open_memory(file.data, file.len, &m, NULL), ST_OK);
@@ -33,7 +39,7 @@ static void opens_every_type(void **state)
         assert_int_equal(m->shape.rope.dims, 16);
         assert_int_equal(m->shape.context_tokens, 512);
         assert_int_equal(m->layers[1].attn_k->dims[1], 32);
-        assert_int_equal(m->layers[0].ffn_down->type, types[i]);
+        assert_int_equal(m->layers[0].ffn_down->type, type);
         assert_int_equal(m->output == m->token_embd, !o.untied);
         assert_string_equal(m->name, "Tiny random");
         assert_int_equal(strlen(m->revision), 64);

@@ -12,7 +12,7 @@ import pathlib
 
 from models import gguf_file, to_gguf, to_hf, weights
 from models.quantized import BLOCKS
-from models.table import MODELS
+from models.table import MODELS, chosen
 
 
 def write(out, m):
@@ -31,12 +31,12 @@ def main():
     if args.list:
         print("\n".join(MODELS))
         return
-    unknown = set(args.names) - set(MODELS)
-    if args.out is None or unknown:
-        p.error(f"unknown: {', '.join(sorted(unknown))}" if unknown else "OUT_DIR is missing")
+    if args.out is None:
+        p.error("OUT_DIR is missing")
+    models = chosen(args.names)
     args.out.mkdir(parents=True, exist_ok=True)
-    for name in args.names or MODELS:
-        write(args.out, MODELS[name])
+    for m in models:
+        write(args.out, m)
 
 
 if __name__ == "__main__":

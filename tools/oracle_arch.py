@@ -9,6 +9,7 @@ writes tests/data/arch/NAME.json (and NAME-ctx32.json where a model has a second
 
     command, versions    what made the file
     gguf, folder         the model's names under MODELS; folder is null for quantized models
+    gguf_sha256          of the file that the values are for
     context_tokens       the configured context: it chooses LongRoPE's factors
     ids                  n + 1 token ids; ids[0..n) is the model's input
     logprobs             n natural logarithms: of ids[i + 1] after ids[0..i]
@@ -22,6 +23,7 @@ package. Nothing is written for a model where the two implementations differ, a 
 With --llama-cpp, instead, llama-cpp-python computes the stored ids from the GGUF files, and the differences are shown."""
 
 import argparse
+import hashlib
 import json
 import math
 import pathlib
@@ -31,7 +33,7 @@ import numpy as np
 
 from models import bits, forward, to_gguf, to_hf, vocabulary, weights
 from models.quantized import BLOCKS
-from models.table import MODELS, POSITIONS
+from models.table import POSITIONS, chosen
 
 DATA = pathlib.Path(__file__).resolve().parent.parent / "tests/data/arch"
 OWN_DIFFERENCE_MAX = 1e-4  # float32 against float64
@@ -39,12 +41,12 @@ MUTANT_MIN = 0.01  # nats; ten times what a right implementation may differ
 
 
 def choose_ids(name, structure, w, n):
-    """BOS, then three tokens drawn from the model itself, one from the whole vocabulary, and so on: likely and unlikely
+    """BOS, then seven tokens drawn from the model itself, one from the whole vocabulary, and so on: likely and unlikely
     tokens, and no loop."""
     draws, others = bits.uniform(f"{name}/draw", n), bits.integers(f"{name}/other", n, vocabulary.SIZE)
     ids = [vocabulary.BOS]
     for i in range(n):
-        if i % 4 == 3:
+        if i % 8 == 7:
             ids.append(int(others[i]))
             continue
         p = np.exp(forward.logprobs(structure, w, np.array(ids))[-1])
@@ -114,9 +116,9 @@ def force_longrope(config, context):
 
 
 def reference(m, context, folder, oracle):
-    gguf_name = folder / f"{m.name}.gguf"
+    path = folder / f"{m.name}.gguf"
     quantized = m.type in BLOCKS
-    tensors = dequantized(gguf_name) if quantized else to_gguf.tensors(m, weights.make(m))
+    tensors = dequantized(path) if quantized else to_gguf.tensors(m, weights.make(m))
     structure = forward.structure(to_gguf.metadata(m), tensors, context)
     w = forward.unfused(tensors, structure)
     ids = choose_ids(m.name, structure, w, min(POSITIONS, context))
@@ -128,7 +130,8 @@ def reference(m, context, folder, oracle):
     return {
         "command": f"python3 tools/oracle_arch.py MODELS {m.name}",
         "versions": oracle.versions | {"numpy": np.__version__},
-        "gguf": gguf_name.name,
+        "gguf": path.name,
+        "gguf_sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
         "folder": None if quantized else m.name,
         "context_tokens": context,
         "ids": ids,
@@ -198,10 +201,10 @@ def compare_llama_cpp(models, folder):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("folder", type=pathlib.Path, help="what make_model.py wrote")
-    p.add_argument("names", nargs="*", choices=[*MODELS, []])
+    p.add_argument("names", nargs="*")
     p.add_argument("--llama-cpp", action="store_true")
     args = p.parse_args()
-    models = [MODELS[n] for n in args.names] or list(MODELS.values())
+    models = chosen(args.names)
     if args.llama_cpp:
         compare_llama_cpp(models, args.folder)
     elif not write_references(models, args.folder):

@@ -61,8 +61,8 @@ class Model:
 
 # Standard deviations: of embeddings; of Q and K elements, V, attention output and MLP for inputs of unit size;
 # `post` is the mean of post-norm weights, `final` that of the last norm, `logit` the deviation of the logits.
-GAINS = {"embed": 1.0, "qk": 1.2, "v": 1.0, "o": 0.4, "up": 0.9, "down": 0.4, "post": 0.25, "qk_norm": 1.2,
-         "final": 1.0, "logit": 3.2, "bias": 0.6, "norm_spread": 0.25}
+GAINS = {"embed": 1.0, "qk": 1.2, "v": 1.0, "o": 0.3, "up": 0.9, "down": 0.3, "post": 0.2, "qk_norm": 1.2,
+         "final": 1.0, "logit": 3.1, "bias": 0.6, "norm_spread": 0.25}
 
 LLAMA = Model("", "llama", "LlamaForCausalLM", "llama", permuted=True)
 MISTRAL = replace(LLAMA, hf_class="MistralForCausalLM", hf_type="mistral")
@@ -73,14 +73,14 @@ QWEN3 = Model("", "qwen3", "Qwen3ForCausalLM", "qwen3", qk_norm="head", eps=1e-6
               hf_keys={"use_sliding_window": False, "sliding_window": None, "max_window_layers": 4})
 GEMMA = {"norms": "both", "norm_offset": 1.0, "activation": "gelu_tanh", "tied": True, "eps": 1e-6, "window": 16,
          "embed_scale": 8.0, "gains": {"embed": 0.125, "final": 3.6}}
-GEMMA2 = Model("", "gemma2", "Gemma2ForCausalLM", "gemma2", attn_cap=2.5, final_cap=12.0,
-               windowed=(True, False, True, False), **{**GEMMA, "gains": {"embed": 0.125, "final": 4.4}})
+GEMMA2 = Model("", "gemma2", "Gemma2ForCausalLM", "gemma2", attn_cap=2.5, final_cap=14.0,
+               windowed=(True, False, True, False), **{**GEMMA, "gains": {"embed": 0.125, "final": 4.8}})
 GEMMA3 = Model("", "gemma3", "Gemma3ForCausalLM", "gemma3_text", layers=6, qk_norm="head", rope_base=100000.0,
                rope_base_local=10000.0, rope_scaling={"rope_type": "linear", "factor": 4.0}, **GEMMA)
 PHI3 = Model("", "phi3", "Phi3ForCausalLM", "phi3", fused=True, original_context=256)
 GRANITE = Model("", "granite", "GraniteForCausalLM", "granite", permuted=True, tied=True, embed_scale=6.0,
                 residual_scale=0.5, logit_scale=2.0, attn_scale=0.4,
-                gains={"embed": 0.2, "final": 3.6})
+                gains={"embed": 0.2, "final": 3.6, "o": 0.6, "down": 0.6})
 OLMO2 = Model("", "olmo2", "Olmo2ForCausalLM", "olmo2", norms="post", qk_norm="full", eps=1e-6)
 
 
@@ -114,9 +114,9 @@ ARCHITECTURES = [
     replace(GEMMA3, name="gemma3", windowed=(True,) * 5 + (False,), attn_scale=16**-0.5, shards=2),
     replace(GEMMA3, name="gemma3-pattern", layers=5, windowed=(False, True, True, False, True), attn_scale=24**-0.5,
             rope_base_local=4000.0),
-    replace(PHI3, name="phi3-longrope", rotary=0.75, contexts=(POSITIONS, 32), **longrope(32, 256, 12)),
-    replace(PHI3, name="phi3-short", rotary=0.75, **longrope(128, 512, 12)),
-    replace(PHI3, name="phi3-window", window=16, windowed=(True,) * 4, kv_heads=4),
+    replace(PHI3, name="phi-longrope", rotary=0.75, contexts=(POSITIONS, 32), **longrope(32, 256, 12)),
+    replace(PHI3, name="phi-short", rotary=0.75, **longrope(256, 1024, 12)),
+    replace(PHI3, name="phi-window", window=16, windowed=(True,) * 4, kv_heads=4),
     replace(GRANITE, name="granite"),
     replace(OLMO2, name="olmo2"),
 ]
@@ -128,3 +128,11 @@ QUANTIZED = [
 ]
 
 MODELS = {m.name: m for m in ARCHITECTURES + QUANTIZED}
+
+
+def chosen(names):
+    """The models of these names; all where none is named."""
+    unknown = [n for n in names if n not in MODELS]
+    if unknown:
+        raise SystemExit(f"no such model: {', '.join(unknown)} (make_model.py --list names them)")
+    return [MODELS[n] for n in names] or list(MODELS.values())

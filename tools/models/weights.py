@@ -1,5 +1,6 @@
 """The weights of a test model, by their GGUF names, rows in Hugging Face's order and norms with any offset added."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,7 +36,7 @@ def make(m):
     out = {}
 
     def matrix(name, rows, columns, gain):
-        key, deviation = f"{m.name}/{name}", gain / columns**0.5
+        key, deviation = f"{m.name}/{name}", gain / math.sqrt(columns)
         if m.type in quantized.BLOCKS:
             raw = quantized.random_blocks(key, m.type, (rows, columns), deviation)
             out[name] = Tensor(m.type, (rows, columns), raw)
@@ -50,7 +51,7 @@ def make(m):
     def bias(name, n):
         out[name] = encode(bits.normal(f"{m.name}/{name}", (n,)) * gains["bias"], "F32")
 
-    matrix("token_embd.weight", m.vocab, m.width, gains["embed"] * m.width**0.5)
+    matrix("token_embd.weight", m.vocab, m.width, gains["embed"] * math.sqrt(m.width))
     for i in range(m.layers):
         layer(m, f"blk.{i}.", gains, matrix, norm, bias)
     # Signs alternate where the output matrix is the embedding, or each token would predict itself.

@@ -28,6 +28,7 @@ import json
 import math
 import pathlib
 import sys
+from dataclasses import replace
 
 import numpy as np
 
@@ -92,8 +93,7 @@ class Transformers:
 
     def from_tensors(self, m, named):
         """m: of the llama family; named: GGUF's tensors with values."""
-        config = self.transformers.LlamaConfig(**to_hf.config(m) | {"torch_dtype": "float32"},
-                                               attn_implementation="eager")
+        config = self.transformers.LlamaConfig(**to_hf.config(replace(m, type="F32")), attn_implementation="eager")
         model = self.transformers.LlamaForCausalLM(config)
         state = {}
         for name, t in named.items():

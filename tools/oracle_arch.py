@@ -29,6 +29,7 @@ import math
 import pathlib
 import sys
 from dataclasses import replace
+from importlib import metadata
 
 import numpy as np
 
@@ -77,7 +78,7 @@ class Transformers:
         import transformers
 
         self.torch, self.transformers = torch, transformers
-        self.versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+        self.versions = {p: metadata.version(p) for p in ("torch", "transformers", "gguf", "numpy")}
 
     def logprobs(self, model, ids):
         """float64 (len(ids), vocabulary)."""
@@ -97,10 +98,9 @@ class Transformers:
         model = self.transformers.LlamaForCausalLM(config)
         state = {}
         for name, t in named.items():
-            values = t.values
-            if name.endswith(("attn_q.weight", "attn_k.weight")):
-                values = adjacent_undone(values, m.head_dim)
-            state[to_hf.hf_name(m, name)] = self.torch.from_numpy(np.ascontiguousarray(values))
+            permuted = name.endswith(("attn_q.weight", "attn_k.weight"))
+            values = adjacent_undone(t.values, m.head_dim) if permuted else t.values
+            state[to_hf.hf_name(m, name)] = self.torch.tensor(values)
         model.load_state_dict(state, strict=True)
         return model.float().eval()
 
@@ -108,7 +108,7 @@ class Transformers:
 def force_longrope(config, context):
     """transformers chooses the factors by the current length; a configured context chooses them once: both lists become
     the chosen one."""
-    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    rope = config.rope_parameters
     if "long_factor" in rope:
         original = config.original_max_position_embeddings
         chosen = rope["long_factor" if context > original else "short_factor"]
@@ -129,7 +129,7 @@ def reference(m, context, folder, oracle):
     own = run(structure)
     return {
         "command": f"python3 tools/oracle_arch.py MODELS {m.name}",
-        "versions": oracle.versions | {"numpy": np.__version__},
+        "versions": oracle.versions,
         "gguf": path.name,
         "gguf_sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
         "folder": None if quantized else m.name,

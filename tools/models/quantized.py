@@ -42,7 +42,7 @@ def random_blocks(name, type_name, shape, deviation):
     assert shape[-1] % b.elements == 0, (name, shape)
     n = int(np.prod(shape)) // b.elements
     raw = bits.random_bytes(name, n * b.bytes).reshape(n, b.bytes)
-    scale = deviation / b.deviation * (0.5 + bits.uniform(name + "/scale", n))
+    scale = deviation / b.deviation * (0.75 + 0.5 * bits.uniform(name + "/scale", n))
     if b.second_at < 0:  # scales of either sign occur in files
         scale *= 1 - 2 * bits.integers(name + "/sign", n, 2)
     put_f16(raw, b.scale_at, scale)

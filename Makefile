@@ -26,6 +26,8 @@ MAKEFLAGS += $(if $(filter 0,$(MAKELEVEL)),-j$(shell nproc)) --no-print-director
 # The demo model, where tools/fetch_model.sh keeps it; the tests that need a real model read this.
 export SLUICE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sluice
 export SLUICE_TEST_MODEL ?= $(SLUICE_CACHE)/SmolLM2-135M-Instruct.Q4_1.gguf
+# Small random models of every architecture and tensor type.
+export SLUICE_TEST_MODELS ?= $(CURDIR)/build/models
 
 comma := ,
 # Short lines; V=1 shows the commands.
@@ -124,7 +126,11 @@ $(B)/integration/%: $(B)/obj/tests/integration/%.o $(TEST_LIBS)
 	$(TEST_LINK)
 .SECONDARY:
 
-unit: $(UNIT_BIN)
+build/models/made: tools/make_model.py $(wildcard tools/models/*.py) | .venv/installed
+	.venv/bin/python tools/make_model.py build/models
+	@touch $@
+
+unit: $(UNIT_BIN) build/models/made
 	@sh tests/run_units.sh $(UNIT_BIN)
 
 integration: $(INTEGRATION_BIN)

@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 
 #include "base/size.h"
-
 #include "engine/cpu/packed.h"
 
 /* Output rows that one pool item computes: 32 rows of a 1536-wide Q4_1 matrix are 31 KB, which

@@ -350,8 +350,9 @@ static void fast_mode_diverges_no_more_than_its_peer(void **state)
     free(d.exact);
     qsort(d.kl, n, sizeof *d.kl, by_size);
     qsort(d.regret, n, sizeof *d.regret, by_size);
-    printf("fast against exact: divergence mean %.6f, p99 %.6f nat; regret p99 %.5f, at most %.5f\n",
-           d.sum / n, d.kl[n * 99 / 100], d.regret[n * 99 / 100], d.regret[n - 1]);
+    printf(
+        "fast against exact: divergence mean %.6f, p99 %.6f nat; regret p99 %.5f, at most %.5f\n",
+        d.sum / n, d.kl[n * 99 / 100], d.regret[n * 99 / 100], d.regret[n - 1]);
     assert_true(d.sum / n <= limit);
     assert_true(d.regret[n * 99 / 100] <= 0.2);
     assert_true(d.regret[n - 1] <= most);

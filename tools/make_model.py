@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes small models with random weights, each as OUT/NAME.gguf and as a Hugging Face folder OUT/NAME; where the folder
-has several shards, also as split GGUF files OUT/NAME-split/NAME-0000i-of-0000n.gguf.
+"""Writes small models with random weights, each as OUT/NAME.gguf and as a Hugging Face folder OUT/NAME; where the
+folder has several shards, also as split GGUF files OUT/NAME-split/NAME-0000i-of-0000n.gguf.
 
     python3 tools/make_model.py OUT_DIR [NAME...]      all models of tools/models/table.py, or those named
     python3 tools/make_model.py --list                 their names

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes small models with random weights, each as OUT/NAME.gguf and as a Hugging Face folder OUT/NAME.
+"""Writes small models with random weights, each as OUT/NAME.gguf and as a Hugging Face folder OUT/NAME; where the
+folder has several shards, also as split GGUF files OUT/NAME-split/NAME-0000i-of-0000n.gguf.
 
     python3 tools/make_model.py OUT_DIR [NAME...]      all models of tools/models/table.py, or those named
     python3 tools/make_model.py --list                 their names
@@ -17,7 +18,10 @@ from models.table import MODELS, chosen
 
 def write(out, m):
     w = weights.make(m)
-    gguf_file.write(out / f"{m.name}.gguf", to_gguf.metadata(m), to_gguf.tensors(m, w))
+    metadata, tensors = to_gguf.metadata(m), to_gguf.tensors(m, w)
+    gguf_file.write(out / f"{m.name}.gguf", metadata, tensors)
+    if m.shards > 1:
+        gguf_file.write_split(out / f"{m.name}-split", m.name, m.shards, metadata, tensors)
     if m.type not in BLOCKS:
         to_hf.write(out / m.name, m, w)
 

@@ -190,6 +190,10 @@ class Stack:
         headers = {"authorization": f"Bearer {key or self.demo_key}", **kwargs.pop("headers", {})}
         return (client or httpx2).post(self.base + path, json=body, headers=headers, timeout=120 * SLOW, **kwargs)
 
+    def get(self, path, key=None):
+        headers = {"authorization": f"Bearer {key or self.demo_key}"}
+        return httpx2.get(self.base + path, headers=headers, timeout=60 * SLOW)
+
     def chat(self, text="Say hello.", key=None, **fields):
         body = {"model": MODEL_ID, "messages": [{"role": "user", "content": text}], "max_tokens": 8,
                 "temperature": 0, **fields}

@@ -1,6 +1,5 @@
-/* Decoding rows of quantized types to float, as one inline function for the scalar table and the
- * AVX2 one: the compiler vectorizes it for the instruction set of the file that includes it, and no
- * product is fused with a sum, so both give the same bits. Pure; any thread. */
+/* What the decoders of quantized rows to float share between instruction sets. No product is fused
+ * with a sum, so all give the same bits. Pure; any thread. */
 #ifndef ENGINE_CPU_DECODE_H
 #define ENGINE_CPU_DECODE_H
 
@@ -14,21 +13,11 @@ INLINE int decode_level(const struct quant_form *f, uint8_t code)
     return f->level == LEVEL_TABLE ? quant_levels[code] : code - f->offset;
 }
 
-INLINE void decode_half(const struct quant_form *f, const struct quant_block *b, int half,
-                        float *out)
-{
-    float d = f16_to_f32(b->d) * (float)b->d_factor[half];
-    float m = f16_to_f32(b->m) * (float)b->m_factor[half];
+/* 32 elements: level times scale, plus m. */
+typedef void decode_block(const struct quant_form *f, const struct quant_block *b, float *out);
 
-    for (int i = 0; i < 16; i++) {
-        float v = d * (float)decode_level(f, b->code[16 * half + i]);
-
-        out[i] = f->min ? v + m : v;
-    }
-}
-
-INLINE void decode_quants(const struct quant_form *f, quant_unpack *unpack, uint32_t block_bytes,
-                          const void *in, float *out, size_t n)
+INLINE void decode_quants(const struct quant_form *f, quant_unpack *unpack, decode_block *decode,
+                          uint32_t block_bytes, const void *in, float *out, size_t n)
 {
     uint32_t parts = f->super ? SUPER_BLOCKS : 1;
     const uint8_t *p = in;
@@ -38,16 +27,16 @@ INLINE void decode_quants(const struct quant_form *f, quant_unpack *unpack, uint
             struct quant_block b;
 
             unpack(p, part, &b);
-            decode_half(f, &b, 0, out);
-            decode_half(f, &b, 1, out + 16);
+            decode(f, &b, out);
         }
 }
 
-/* One decoder, q4_0_row and so on, and its entry in a table by type. */
+/* One decoder, q4_0_row and so on, from the including file's block_to_float; its entry in a table
+ * by type. */
 #define DECODE_ROW(name, type, block_bytes)                                                        \
     static void name##_row(const void *in, float *out, size_t n)                                   \
     {                                                                                              \
-        decode_quants(&quant_forms[type], unpack_##name, block_bytes, in, out, n);                 \
+        decode_quants(&quant_forms[type], unpack_##name, block_to_float, block_bytes, in, out, n); \
     }
 #define DECODE_ENTRY(name, type, block_bytes) [type] = name##_row,
 

@@ -35,6 +35,31 @@ static void bf16_row(const void *in, float *out, size_t n)
         out[i] = bf16_to_f32(p[i]);
 }
 
+INLINE __m256 levels8(const struct quant_form *f, const uint8_t *code)
+{
+    __m128i v = _mm_loadl_epi64((const void *)code);
+    __m256i level;
+
+    if (f->level == LEVEL_TABLE)
+        v = _mm_shuffle_epi8(_mm_loadu_si128((const void *)quant_levels), v);
+    if (f->level != LEVEL_OFFSET)
+        return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(v));
+    level = _mm256_sub_epi32(_mm256_cvtepu8_epi32(v), _mm256_set1_epi32(f->offset));
+    return _mm256_cvtepi32_ps(level);
+}
+
+INLINE void block_to_float(const struct quant_form *f, const struct quant_block *b, float *out)
+{
+    for (int i = 0; i < QUANT_BLOCK; i += LANES) {
+        float d = _cvtsh_ss(b->d) * (float)b->d_factor[i / 16];
+        __m256 v = _mm256_mul_ps(_mm256_set1_ps(d), levels8(f, b->code + i));
+
+        if (f->min)
+            v = _mm256_add_ps(v, _mm256_set1_ps(_cvtsh_ss(b->m) * (float)b->m_factor[i / 16]));
+        _mm256_storeu_ps(out + i, v);
+    }
+}
+
 EACH_QUANT_TYPE(DECODE_ROW)
 
 decode_row *const avx2_decode[TENSOR_TYPES] = {[TENSOR_F32] = f32_row,

@@ -22,6 +22,17 @@ static void bf16_row(const void *in, float *out, size_t n)
         out[i] = bf16_to_f32(load_u16(p + 2 * i));
 }
 
+INLINE void block_to_float(const struct quant_form *f, const struct quant_block *b, float *out)
+{
+    float d = f16_to_f32(b->d), m = f16_to_f32(b->m);
+
+    for (int i = 0; i < QUANT_BLOCK; i++) {
+        float v = d * (float)b->d_factor[i / 16] * (float)decode_level(f, b->code[i]);
+
+        out[i] = f->min ? v + m * (float)b->m_factor[i / 16] : v;
+    }
+}
+
 EACH_QUANT_TYPE(DECODE_ROW)
 
 decode_row *const scalar_decode[TENSOR_TYPES] = {[TENSOR_F32] = f32_row,

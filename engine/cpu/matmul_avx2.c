@@ -97,8 +97,9 @@ INLINE int quad_place(const struct quant_form *f, uint32_t span, int j)
 struct block {
     const struct quant_form *f;
     const uint8_t *codes;
-    const uint8_t *scales; /* the group's */
-    size_t b;
+    const uint8_t *scales; /* the block's, or its super-block's */
+    uint32_t part;         /* its place in that */
+    size_t b;              /* its place in the row */
     const struct quants *x;
     size_t col; /* the first */
 };
@@ -132,16 +133,16 @@ INLINE void add_quads(const struct block *k, uint32_t span, const int from, cons
     }
 }
 
-/* d, or m, of a span of the 8 rows' block b. */
-INLINE __m256 scales_of(const struct quant_form *f, const uint8_t *scales, size_t b, uint32_t span,
-                        bool m)
+/* d, or m, of a span of the 8 rows' block. */
+INLINE __m256 scales_of(const struct block *k, uint32_t span, bool m)
 {
-    __m256 half = halves(scales + packed_f16_at(f, b, m));
+    __m256 half = halves(k->scales + packed_f16_at(k->f, k->part, m));
+    const uint8_t *at = k->scales + packed_factor_at(k->f, k->part, span, m);
     __m128i factors;
 
-    if (!f->super)
+    if (!k->f->super)
         return half;
-    factors = _mm_loadl_epi64((const void *)(scales + packed_factor_at(f, b, span, m)));
+    factors = _mm_loadl_epi64((const void *)at);
     return _mm256_mul_ps(half, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(factors)));
 }
 
@@ -164,8 +165,8 @@ INLINE void add_span(const struct block *k, uint32_t span, const int n, __m256 *
 #pragma GCC unroll 8
     for (int from = 0; from < quads; from += count)
         add_quads(k, span, from, count, n, s);
-    d = scales_of(f, k->scales, k->b, span, false);
-    m = f->min ? scales_of(f, k->scales, k->b, span, true) : d;
+    d = scales_of(k, span, false);
+    m = f->min ? scales_of(k, span, true) : d;
 #pragma GCC unroll 4
     for (int c = 0; c < n; c++) {
         size_t here = at + (size_t)c * x->ldb;
@@ -183,19 +184,21 @@ INLINE void tile(const struct quant_form *f, const struct packed *w, size_t g,
 {
     const uint8_t *codes = w->data + g * w->group_bytes;
     const uint8_t *scales = codes + w->n_blocks * packed_code_bytes(f);
+    const uint32_t parts = f->super ? SUPER_BLOCKS : 1;
     __m256 acc[TILE];
 
 #pragma GCC unroll 4
     for (int c = 0; c < n; c++)
         acc[c] = _mm256_setzero_ps();
-    for (size_t b = 0; b < w->n_blocks; b++, codes += packed_code_bytes(f)) {
-        const struct block k = {f, codes, scales, b, x, col};
+    for (size_t b = 0; b < w->n_blocks; b += parts, scales += packed_scale_stride(f))
+        for (uint32_t part = 0; part < parts; part++, codes += packed_code_bytes(f)) {
+            const struct block k = {f, codes, scales, part, b + part, x, col};
 
-        fetch_ahead(codes, (int)packed_code_bytes(f));
-        add_span(&k, 0, n, acc);
-        if (f->split)
-            add_span(&k, 1, n, acc);
-    }
+            fetch_ahead(codes, (int)packed_code_bytes(f));
+            add_span(&k, 0, n, acc);
+            if (f->split)
+                add_span(&k, 1, n, acc);
+        }
 #pragma GCC unroll 4
     for (int c = 0; c < n; c++)
         put8(out, col + (uint32_t)c, g * PACK_ROWS, acc[c]);

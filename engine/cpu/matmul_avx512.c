@@ -108,13 +108,14 @@ INLINE __m512 scales_of(const struct quant_form *f, const struct pair *p, size_t
 {
     __m512 half = halves16(p, packed_f16_at(f, b, m));
     size_t at = packed_factor_at(f, b, span, m);
-    __m128i factors;
+    __m256i low, high;
 
     if (!f->super)
         return half;
-    factors = _mm_unpacklo_epi64(_mm_loadl_epi64((const void *)(p->scales[0] + at)),
-                                 _mm_loadl_epi64((const void *)(p->scales[1] + at)));
-    return _mm512_mul_ps(half, _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(factors)));
+    low = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)(p->scales[0] + at)));
+    high = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)(p->scales[1] + at)));
+    return _mm512_mul_ps(
+        half, _mm512_cvtepi32_ps(_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1)));
 }
 
 /* One block of 16 rows, and the columns it is multiplied with. */

@@ -7,11 +7,9 @@
 size_t packed_group_bytes(uint32_t type, uint32_t k)
 {
     const struct quant_form *f = &quant_forms[type];
-    size_t n_blocks = k / QUANT_BLOCK;
-    size_t scales =
-        f->super ? n_blocks / SUPER_BLOCKS * packed_super_bytes(f) : n_blocks * packed_f16_bytes(f);
+    size_t n_blocks = k / QUANT_BLOCK, n_scales = f->super ? n_blocks / SUPER_BLOCKS : n_blocks;
 
-    return n_blocks * packed_code_bytes(f) + scales;
+    return n_blocks * packed_code_bytes(f) + n_scales * packed_scale_stride(f);
 }
 
 /* Row r's codes into a block's vectors, 4 at a time. */

@@ -48,6 +48,12 @@ INLINE size_t packed_super_bytes(const struct quant_form *f)
     return SUPER_BLOCKS * packed_factor_bytes(f) + packed_f16_bytes(f);
 }
 
+/* From one block's scales, or super-block's, to the next one's. */
+INLINE size_t packed_scale_stride(const struct quant_form *f)
+{
+    return f->super ? packed_super_bytes(f) : packed_f16_bytes(f);
+}
+
 /* Where in a group's scales block b has the 8 f16 of d, or of m. */
 INLINE size_t packed_f16_at(const struct quant_form *f, size_t b, bool m)
 {

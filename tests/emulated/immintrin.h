@@ -6,6 +6,7 @@
 
 #define SIMDE_ENABLE_NATIVE_ALIASES
 #define SIMDE_NO_NATIVE
+#define SIMDE_NO_INLINE /* the kernels' unrolled tiles take the compiler minutes otherwise */
 #include <simde/x86/avx512.h>
 #include <simde/x86/avx2.h>
 #include <simde/x86/fma.h>

@@ -165,8 +165,7 @@ void gguf_build_finish(const struct gguf_build *b, struct buf *out)
     assert(!b->kv.failed && !b->infos.failed && !b->data.failed && !out->failed);
 }
 
-/* Rounds to nearest even; the values of tests neither overflow nor are subnormal halves worth
- * keeping, so small ones become 0. */
+/* Rounds to nearest even; the values of tests don't overflow. */
 static uint16_t to_f16(float v)
 {
     uint32_t bits, mantissa;
@@ -174,8 +173,8 @@ static uint16_t to_f16(float v)
 
     memcpy(&bits, &v, sizeof bits);
     exponent = (int32_t)(bits >> 23 & 0xFF) - 127 + 15;
-    if (exponent <= 0)
-        return (uint16_t)(bits >> 16 & 0x8000);
+    if (exponent <= 0) /* subnormal: in units of 2^-24 */
+        return (uint16_t)((bits >> 16 & 0x8000) | (uint32_t)lrintf(fabsf(v) * 0x1p24f));
     assert(exponent < 31);
     mantissa = ((uint32_t)exponent << 23 | (bits & 0x7FFFFF)) + 0xFFF + (bits >> 13 & 1);
     return (uint16_t)((bits >> 16 & 0x8000) | mantissa >> 13);

@@ -225,7 +225,7 @@ static enum status read_all(struct hf_config *c, struct reason *why)
 
 enum status hf_config_read(struct hf_config *c, const char *text, size_t len, struct reason *why)
 {
-    struct reason unwanted, detail = {0};
+    struct reason unwanted = {0}, detail = {0};
     enum status s;
 
     memset(c, 0, sizeof *c);
@@ -327,7 +327,7 @@ static void put_name(const struct hf_config *c, struct hf_meta *m)
 
 enum status hf_config_put(const struct hf_config *c, struct hf_meta *m, struct reason *why)
 {
-    struct reason unwanted;
+    struct reason unwanted = {0};
     struct hf_reader r = {.object = c->text,
                           .defaults = c->arch->defaults,
                           .why = why != NULL ? why : &unwanted,

@@ -62,31 +62,70 @@ static void recognises_pre_tokenizers(void **state)
         const char *pre_tokenizer, *normalizer;
         bool ignore_merges;
         const char *want;
-    } cases
-        [] =
-            {
-                {HF_BYTES_GPT2, "null", false, "gpt-2"},
-                {HF_SEQUENCE("{\"type\":\"Digits\",\"individual_digits\":true}," HF_BYTES_GPT2),
-                 "null", false, "smollm"},
-                {HF_SEQUENCE(HF_REGEX(HF_LLAMA3) "," HF_BYTES), "null", true, "llama-bpe"},
-                {HF_SEQUENCE(HF_REGEX(HF_LLAMA3) "," HF_BYTES), "null", false, "dbrx"},
-                {HF_SEQUENCE(HF_REGEX(HF_QWEN2) "," HF_BYTES), "{\"type\":\"NFC\"}", false,
-                 "qwen2"},
-                {HF_SEQUENCE(HF_REGEX(HF_QWEN2) "," HF_BYTES), HF_NORMALIZERS(""), false,
-                 "deepseek-r1-qwen"},
-                {HF_SEQUENCE(HF_REGEX(HF_GPT4O) "," HF_BYTES), "null", false, "gpt-4o"},
-                {HF_SEQUENCE(HF_SEQUENCE(HF_DEEPSEEK3) "," HF_BYTES), "null", false, "deepseek-v3"},
-                {HF_SEQUENCE("{\"type\":\"Punctuation\",\"behavior\":\"Contiguous\"}," HF_BYTES_GPT2
-                             ",{\"type\":\"Digits\",\"individual_digits\":false}," HF_REGEX(
-                                 "[0-9][0-9][0-9]")),
-                 "null", false, "falcon"},
-                {HF_SEQUENCE(
-                     HF_REGEX("[\\r\\n]") "," HF_REGEX("\\\\s?\\\\p{L}+") "," HF_REGEX(
-                         "\\\\s?\\\\p{P}+") "," HF_REGEX("[\u4E00-\u9FA5\u0800-\u4E00\uAC00-\uD7FF]"
-                                                         "+") ",{\"type\":\"Digits\",\"individual_"
-                                                              "digits\":true}," HF_BYTES),
-                 "null", false, "deepseek-coder"},
-            };
+    } cases[] = {
+        {HF_BYTES_GPT2, "null", false, "gpt-2"},
+        {HF_SEQUENCE("{\"type\":\"Digits\",\"individual_digits\":true}," HF_BYTES_GPT2), "null",
+         false, "smollm"},
+        {HF_SEQUENCE(HF_REGEX(HF_LLAMA3) "," HF_BYTES), "null", true, "llama-bpe"},
+        {HF_SEQUENCE(HF_REGEX(HF_LLAMA3) "," HF_BYTES), "null", false, "dbrx"},
+        {HF_SEQUENCE(HF_REGEX(HF_QWEN2) "," HF_BYTES), "{\"type\":\"NFC\"}", false, "qwen2"},
+        {HF_SEQUENCE(HF_REGEX(HF_QWEN2) "," HF_BYTES), HF_NORMALIZERS(""), false,
+         "deepseek-r1-qwen"},
+        {HF_SEQUENCE(HF_REGEX(HF_GPT4O) "," HF_BYTES), "null", false, "gpt-4o"},
+        {HF_SEQUENCE(HF_SEQUENCE(HF_DEEPSEEK3) "," HF_BYTES), "null", false, "deepseek-v3"},
+        {HF_SEQUENCE(
+             "{\"type\":\"Punctuation\",\"behavior\":\"Contiguous\"}," HF_BYTES_GPT2
+             ",{\"type\":\"Digits\",\"individual_digits\":false}," HF_REGEX("[0-9][0-9][0-9]")),
+         "null", false, "falcon"},
+        {HF_SEQUENCE(HF_REGEX("[\\r\\n]") "," HF_REGEX("\\\\s?\\\\p{L}+") "," HF_REGEX(
+             "\\\\s?\\\\p{P}+") "," HF_REGEX("[\u4E00-\u9FA5\u0800-\u4E00\uAC00-\uD7FF]"
+                                             "+") ",{\"type\":\"Digits\",\"individual_"
+                                                  "digits\":true}," HF_BYTES),
+         "null", false, "deepseek-coder"},
+        /* the class of cased letters without its middle */
+        {HF_SEQUENCE(HF_REGEX("[\\r\\n]") "," HF_REGEX(
+             "\\\\s?[A-Za-z\u00B5\u00C0-\u00D6\U0001E900-"
+             "\U0001E943]+") "," HF_REGEX("\\\\s?[!-/"
+                                          ":-~\uFF01-"
+                                          "\uFF0F\uFF1A-"
+                                          "\uFF5E\u2018-"
+                                          "\u201F\u3000-"
+                                          "\u3002]+") "," HF_REGEX("\\\\s+$") "," HF_REGEX("[\u4E00"
+                                                                                           "-\u9FA5"
+                                                                                           "\u0800-"
+                                                                                           "\u4E00"
+                                                                                           "\uAC00-"
+                                                                                           "\uD7FF]"
+                                                                                           "+") ","
+                                                                                                "{"
+                                                                                                "\""
+                                                                                                "ty"
+                                                                                                "pe"
+                                                                                                "\""
+                                                                                                ":"
+                                                                                                "\""
+                                                                                                "Di"
+                                                                                                "gi"
+                                                                                                "ts"
+                                                                                                "\""
+                                                                                                ","
+                                                                                                "\""
+                                                                                                "in"
+                                                                                                "di"
+                                                                                                "vi"
+                                                                                                "du"
+                                                                                                "al"
+                                                                                                "_"
+                                                                                                "di"
+                                                                                                "gi"
+                                                                                                "ts"
+                                                                                                "\""
+                                                                                                ":t"
+                                                                                                "ru"
+                                                                                                "e}"
+                                                                                                "," HF_BYTES),
+         "null", false, "deepseek-llm"},
+    };
 
     (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {

@@ -1,5 +1,6 @@
 #include "engine/model/gguf.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -72,6 +73,7 @@ enum status gguf_open_memory(const void *data, size_t len, struct gguf **out, st
     s = gguf_open_part(&part, &g, why);
     if (s != ST_OK)
         return s;
+    assert(g != NULL);
     s = refuse_split(g, why);
     if (s != ST_OK) {
         gguf_close(g);

@@ -1,6 +1,7 @@
 /* Split models: NAME-00001-of-0000N.gguf to NAME-0000N-of-0000N.gguf, as ggml's gguf-split writes
  * them. Each is a GGUF file of its own with split.no (from 0), split.count and split.tensors.count;
  * the first one has the model's metadata, and each has some of the tensors. */
+#include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,6 +142,7 @@ static enum status join_part(struct join *j, uint32_t number)
 
     if (s != ST_OK)
         return s;
+    assert(part != NULL);
     s = check_part(j, part, number, base_name(path));
     if (s == ST_OK)
         s = add_tensors(j, part, base_name(path));

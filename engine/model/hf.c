@@ -49,14 +49,13 @@ static struct hf_span text_of(const struct folder *f, enum file which)
 static enum status map_texts(struct folder *f)
 {
     for (int i = 0; i < N_FILES; i++) {
-        enum status s = hf_text_map(f->dir, files[i].name, files[i].max, &f->texts[i], f->why);
+        struct reason detail = {0};
+        enum status s = hf_text_map(f->dir, files[i].name, files[i].max, &f->texts[i], &detail);
 
-        if (s == ST_NOT_FOUND && i != CONFIG)
-            continue;
-        if (s != ST_OK)
-            return s == ST_NOT_FOUND
-                       ? fail(f->why, s, "the folder has no %s, so it is no model", files[i].name)
-                       : s;
+        if (s == ST_NOT_FOUND && i == CONFIG)
+            return fail(f->why, s, "the folder has no %s, so it is no model", files[i].name);
+        if (s != ST_OK && s != ST_NOT_FOUND)
+            return fail(f->why, s, "%s", detail.text);
     }
     return ST_OK;
 }

@@ -8,6 +8,8 @@
 /* The engine's own limits are tighter; these keep the arithmetic here small. */
 #define SIZE_MAX_ANY     ((uint32_t)1 << 24)
 #define HEAD_DIM_MAX_ANY 8192
+/* The engine's own: a table is made of so many tokens, whatever the width of the embedding. */
+#define VOCAB_MAX ((uint32_t)1 << 20)
 
 enum rule {
     UNSET, /* absent, null, false, 0 or an empty list */
@@ -115,7 +117,7 @@ static void read_sizes(struct hf_config *c, struct hf_reader *r)
     c->n_ff = hf_size(r, "intermediate_size", HF_REQUIRED, SIZE_MAX_ANY);
     c->n_heads = hf_size(r, "num_attention_heads", HF_REQUIRED, SIZE_MAX_ANY);
     c->n_kv_heads = hf_size(r, "num_key_value_heads", c->n_heads, SIZE_MAX_ANY);
-    c->n_vocab = hf_size(r, "vocab_size", HF_REQUIRED, SIZE_MAX_ANY);
+    c->n_vocab = hf_size(r, "vocab_size", HF_REQUIRED, VOCAB_MAX);
     c->context_tokens = hf_size(r, "max_position_embeddings", HF_REQUIRED, SIZE_MAX_ANY);
     c->norm_eps = hf_number(r, "rms_norm_eps", HF_REQUIRED);
     c->tied = hf_flag(r, "tie_word_embeddings", c->arch->tied);
@@ -225,7 +227,7 @@ static enum status read_all(struct hf_config *c, struct reason *why)
 
 enum status hf_config_read(struct hf_config *c, const char *text, size_t len, struct reason *why)
 {
-    struct reason unwanted, detail = {0};
+    struct reason unwanted = {0}, detail = {0};
     enum status s;
 
     memset(c, 0, sizeof *c);
@@ -327,7 +329,7 @@ static void put_name(const struct hf_config *c, struct hf_meta *m)
 
 enum status hf_config_put(const struct hf_config *c, struct hf_meta *m, struct reason *why)
 {
-    struct reason unwanted;
+    struct reason unwanted = {0};
     struct hf_reader r = {.object = c->text,
                           .defaults = c->arch->defaults,
                           .why = why != NULL ? why : &unwanted,

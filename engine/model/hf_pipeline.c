@@ -93,7 +93,7 @@ static enum status fail_chain(struct reason *why, const char *what, const char *
     char shown[160];
     size_t n = 0;
 
-    for (; chain[n] != 0 && n < sizeof shown - 1; n++)
+    for (; n < sizeof shown - 1 && chain[n] != 0; n++)
         shown[n] = chain[n] >= 0x20 && chain[n] < 0x7F ? chain[n] : '?';
     shown[n] = 0;
     return fail_param(why, ST_UNSUPPORTED, what, "tokenizer.json: the %s %s is not supported here",

@@ -231,6 +231,8 @@ void hf_rope_read(struct hf_reader *r, const struct hf_arch *arch, uint32_t head
     *out = (struct hf_rope){.factor = 1, .attn_factor = 1};
     out->window_base = hf_number(r, "rope_local_base_freq", 0);
     out->base = hf_number(r, "rope_theta", BASE_DEFAULT);
+    if (parameters != NULL && !json_is_object(parameters))
+        hf_refuse(r, ST_CORRUPT, "rope_parameters", "config.json: rope_parameters is no object");
     if (json_is_object(parameters)) {
         part = read_parameters(r, parameters, out);
         inner = inside(r, part);

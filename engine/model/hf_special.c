@@ -94,12 +94,16 @@ struct id_list {
     size_t n;
 };
 
+/* An id past the embedding is left out: nothing gives it. Small copies of a model often keep the
+ * ids of the large one. */
 static bool add_id(struct id_list *l, const struct hf_vocab *v, uint64_t id)
 {
+    if (id >= v->n)
+        return true;
     for (size_t i = 0; i < l->n; i++)
         if (l->ids[i] == (int64_t)id)
             return true;
-    if (l->n == EOG_MAX || id >= v->n)
+    if (l->n == EOG_MAX)
         return false;
     l->ids[l->n++] = (int64_t)id;
     return true;

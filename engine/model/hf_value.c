@@ -22,7 +22,7 @@ void hf_printable(const char *s, char *out, size_t size)
 {
     size_t n = 0;
 
-    for (; s[n] != 0 && n < size - 1; n++)
+    for (; n < size - 1 && s[n] != 0; n++)
         out[n] = s[n] >= 0x20 && s[n] < 0x7F ? s[n] : '?';
     out[n] = 0;
 }

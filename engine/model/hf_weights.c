@@ -1,5 +1,6 @@
 #include "engine/model/hf_weights.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,6 +58,7 @@ static enum status open_shard(struct hf_weights *w, int dir, const char *name, s
 
 static enum status make_room(struct hf_weights *w, size_t n, struct reason *why)
 {
+    assert(n > 0);
     w->parts = calloc(n, sizeof *w->parts);
     w->shards = calloc(n, sizeof *w->shards);
     return w->parts != NULL && w->shards != NULL ? ST_OK : fail(why, ST_NO_MEMORY, "out of memory");
@@ -199,12 +201,13 @@ static enum status open_listed(struct hf_weights *w, int dir, const struct gguf_
 static enum status open_any(struct hf_weights *w, int dir, struct reason *why)
 {
     struct owned_part text = {0};
-    enum status s = make_room(w, 1, why);
+    struct reason detail = {0};
+    enum status s = make_room(w, 1, &detail);
 
     if (s == ST_OK)
-        s = open_shard(w, dir, single_name, why);
+        s = open_shard(w, dir, single_name, &detail);
     if (s != ST_NOT_FOUND)
-        return s;
+        return s == ST_OK ? s : fail(why, s, "%s", detail.text);
     free(w->parts);
     free(w->shards);
     w->parts = NULL;

@@ -132,6 +132,29 @@ static void finds_tensors_by_name(void **state)
     gguf_build_dispose(&b);
 }
 
+/* Version 2 differs from 3 in what it says of byte order, not in its layout. */
+static void reads_version_2(void **state)
+{
+    const uint64_t dims[] = {4, 1};
+    struct gguf_build b;
+    struct gguf *g = NULL;
+    struct buf file;
+    uint32_t u;
+
+    (void)state;
+    gguf_build_init(&b);
+    b.version = 2;
+    gguf_build_u32(&b, "u", 5);
+    gguf_build_tensor(&b, "t", TENSOR_F32, 2, dims, ones, 16);
+    assert_int_equal(parse(&b, &file, &g, NULL), ST_OK);
+    assert_int_equal(gguf_version(g), 2);
+    assert_true(gguf_get_u32(g, "u", &u) && u == 5);
+    assert_true(((const float *)gguf_tensor(g, "t")->data)[3] == 1.0f);
+    gguf_close(g);
+    buf_dispose(&file);
+    gguf_build_dispose(&b);
+}
+
 static void knows_names_and_blocks_of_types(void **state)
 {
     uint32_t elements, bytes;
@@ -385,6 +408,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_metadata_of_each_type),
         cmocka_unit_test(finds_tensors_by_name),
+        cmocka_unit_test(reads_version_2),
         cmocka_unit_test(knows_names_and_blocks_of_types),
         cmocka_unit_test(refuses_other_files_and_versions),
         cmocka_unit_test(refuses_counts_that_the_file_cannot_hold),

@@ -266,6 +266,10 @@ static void refuses_what_it_does_not_compute(void **state)
         {HF_TINY_LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":0.5}", ST_CORRUPT,
          "below 1"},
         {HF_TINY_LLAMA ",\"rope_scaling\":7", ST_CORRUPT, "no object"},
+        {HF_TINY_LLAMA ",\"rope_parameters\":[]", ST_CORRUPT, "rope_parameters is no object"},
+        {"\"architectures\":[\"LlamaForCausalLM\"],\"num_hidden_layers\":2,\"hidden_size\":32,"
+         "\"intermediate_size\":48,\"num_attention_heads\":4,\"vocab_size\":1048577",
+         ST_UNSUPPORTED, "vocab_size is no whole number up to 1048576"},
         {HF_TINY_LLAMA ",\"rope_scaling\":{\"type\":\"longrope\",\"long_factor\":[1],"
                        "\"short_factor\":[1]}",
          ST_CORRUPT, "long_factor is not a list of 4"},

@@ -266,7 +266,7 @@ static void refuses_a_vocabulary_of_another_size(void **state)
     hf_folder_text(&f, "config.json",
                    "{\"architectures\":[\"LlamaForCausalLM\"],\"num_hidden_layers\":2,"
                    "\"hidden_size\":32,\"num_attention_heads\":4,\"intermediate_size\":48,"
-                   "\"vocab_size\":16777216,\"max_position_embeddings\":64,\"rms_norm_eps\":1e-5}");
+                   "\"vocab_size\":1048576,\"max_position_embeddings\":64,\"rms_norm_eps\":1e-5}");
     refuses(&f, ST_CORRUPT, "the embedding has 288 rows");
     hf_folder_dispose(&f);
 }

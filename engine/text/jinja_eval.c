@@ -7,11 +7,14 @@
 struct jval jinja_lookup_name(struct jinja *j, const char *name)
 {
     const struct jfunc *global;
+    size_t seen = 0;
 
     for (const struct jinja_scope *s = j->scope; s != NULL; s = s->parent) {
         for (const struct jinja_binding *b = s->vars; b != NULL; b = b->next) {
             if (strcmp(b->name, name) == 0)
                 return b->value;
+            if (++seen % 8 == 0 && !jinja_charge(j, 1))
+                return jv_none();
         }
         if (!jinja_charge(j, 1))
             return jv_none();
@@ -145,7 +148,10 @@ static struct jval eval_applied(struct jinja *j, const struct expr *e, struct jv
     if (!eval_args(j, e, &args))
         return jv_none();
     j->line = e->line;
-    return jinja_invoke(j, e->func, self, &args);
+    if (e->func != NULL)
+        return jinja_invoke(j, e->func, self, &args);
+    jinja_raise(j, "there is no filter or test named '%.80s'", e->name);
+    return jv_none();
 }
 
 static struct jval eval_and_or(struct jinja *j, const struct expr *e)

@@ -37,9 +37,19 @@ def o200k(endings, digits):
 
 
 CASED = (
-    "A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌ"
-    "ῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟"
-    "𞤀-𞥃"
+    r"A-Za-z\x{b5}\x{c0}-\x{d6}\x{d8}-\x{f6}\x{f8}-\x{1ba}\x{1bc}-\x{1bf}\x{1c4}-\x{293}\x{295}-\x{2af}"
+    r"\x{370}-\x{373}\x{376}\x{377}\x{37b}-\x{37d}\x{37f}\x{386}\x{388}-\x{38a}\x{38c}\x{38e}-\x{3a1}"
+    r"\x{3a3}-\x{3f5}\x{3f7}-\x{481}\x{48a}-\x{52f}\x{531}-\x{556}\x{10a0}-\x{10c5}\x{13a0}-\x{13f5}"
+    r"\x{13f8}-\x{13fd}\x{1c90}-\x{1cba}\x{1cbd}-\x{1cbf}\x{1d00}-\x{1d2b}\x{1d6b}-\x{1d77}\x{1d79}-"
+    r"\x{1d9a}\x{1e00}-\x{1f15}\x{1f18}-\x{1f1d}\x{1f20}-\x{1f45}\x{1f48}-\x{1f4d}\x{1f50}-\x{1f57}"
+    r"\x{1f59}\x{1f5b}\x{1f5d}\x{1f5f}-\x{1f7d}\x{1f80}-\x{1fb4}\x{1fb6}-\x{1fbc}\x{3b9}\x{1fc2}-\x{1fc4}"
+    r"\x{1fc6}-\x{1fcc}\x{1fd0}-\x{1fd3}\x{1fd6}-\x{1fdb}\x{1fe0}-\x{1fec}\x{1ff2}-\x{1ff4}\x{1ff6}-"
+    r"\x{1ffc}\x{2102}\x{2107}\x{210a}-\x{2113}\x{2115}\x{2119}-\x{211d}\x{2124}\x{2126}\x{2128}\x{212a}-"
+    r"\x{212d}\x{212f}-\x{2134}\x{2139}\x{213c}-\x{213f}\x{2145}-\x{2149}\x{214e}\x{2183}\x{2184}\x{2c00}-"
+    r"\x{2c7b}\x{2c7e}-\x{2ce4}\x{2ceb}-\x{2cee}\x{2cf2}\x{2cf3}\x{a640}-\x{a66d}\x{a680}-\x{a69b}\x{a722}"
+    r"-\x{a76f}\x{a771}-\x{a787}\x{a78b}-\x{a78e}\x{ab70}-\x{abbf}\x{fb00}-\x{fb06}\x{fb13}-\x{fb17}"
+    r"\x{ff21}-\x{ff3a}\x{ff41}-\x{ff5a}\x{10400}-\x{1044f}\x{104b0}-\x{104d3}\x{104d8}-\x{104fb}\x{10c80}"
+    r"-\x{10cb2}\x{10cc0}-\x{10cf2}\x{118a0}-\x{118df}\x{1e900}-\x{1e943}"
 )
 CJK = "[一-龥ࠀ-一가-\ud7ff]+"
 DEEPSEEK3 = (
@@ -85,7 +95,7 @@ PRE = {
     "qwen2": (regexes(QWEN2), True, False),
     "stablelm2": (regexes(QWEN2), True, False),
     "deepseek-r1-qwen": (regexes(QWEN2), True, False),
-    "qwen35": (regexes(QWEN35), True, False),
+    "qwen35": (regexes(QWEN35), False, False),
     "gpt-4o": (regexes(o200k(ENDINGS, r"\p{N}{1,3}")), False, False),
     "tekken": (regexes(o200k("", r"\p{N}")), False, True),
     "deepseek-llm": (
@@ -183,15 +193,17 @@ class SentencePiece:
         import sentencepiece
         from sentencepiece import sentencepiece_model_pb2 as pb
 
+        unknown = v.unknown if v.unknown is not None else v.types.index(UNKNOWN)
         model = pb.ModelProto()
         model.trainer_spec.model_type = 1 if v.kind == "t5" else 2
         model.trainer_spec.byte_fallback = BYTE in v.types
         for i, (text, kind) in enumerate(zip(v.tokens, v.types)):
             if kind == USER_DEFINED and v.kind == "llama":
                 text = text.replace(" ", "\u2581")
+            if kind == UNKNOWN and i != unknown:
+                kind = CONTROL  # Phi-3's placeholders; SentencePiece knows one unknown token
             model.pieces.add(piece=text, score=v.scores[i], type=kind)
-            if kind == UNKNOWN:
-                model.trainer_spec.unk_id, model.trainer_spec.unk_piece = i, text
+        model.trainer_spec.unk_id, model.trainer_spec.unk_piece = unknown, v.tokens[unknown]
         spec = model.normalizer_spec
         spec.name = "user_defined"
         spec.add_dummy_prefix = v.adds_space
@@ -269,14 +281,15 @@ def main():
     vocabs = []
     for path in sorted(folder.glob("ggml-vocab-*.gguf")):
         v = Vocabulary(path)
-        if v.kind == "gpt2" and v.pre not in PRE:
-            print(f"{path.name}: no reference for {v.pre}", file=sys.stderr)
+        if v.kind not in ("gpt2", "llama", "t5", "bert") or (v.kind == "gpt2" and v.pre not in PRE):
+            print(f"{path.name}: no reference for {v.kind}, {v.pre}", file=sys.stderr)
             continue
         ref = reference(v)
         ids = [ref.encode(t) for t in corpus]
         vocabs.append(
             {
                 "file": path.name,
+                "vectors": path.with_name(path.name + ".inp").exists(),
                 "hashes": [hash_ids(i) for i in ids],
                 "decodes": "".join("01"[ref.decode(i) == t] for i, t in zip(ids, corpus)),
                 "long": hash_ids(ref.encode(long_text)),

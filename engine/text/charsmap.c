@@ -8,6 +8,9 @@
 
 /* NFKC's longest replacement has 33 bytes. The bound keeps text from growing without one. */
 #define REPLACEMENT_BYTES_MAX 64
+/* Its longest keys are a letter and a few marks. The bound keeps a trie that runs in a circle from
+ * taking quadratic time. */
+#define KEY_BYTES_MAX 64
 
 static const char key[] = "tokenizer.ggml.precompiled_charsmap";
 
@@ -49,7 +52,7 @@ static enum status check_leaf(const struct charsmap *c, size_t at, struct reason
     return ST_OK;
 }
 
-/* Units are visited once: a trie in which two paths meet is none. */
+/* Each unit is visited once: the ends of keys are shared. */
 struct walk {
     uint32_t *stack; /* bases of nodes whose children are to be visited */
     size_t n;
@@ -65,10 +68,8 @@ static enum status visit_children(const struct charsmap *c, struct walk *w, uint
         uint32_t unit, next;
         enum status s = ST_OK;
 
-        if (at >= c->n_units || label_of(c->units[at]) != byte)
+        if (at >= c->n_units || label_of(c->units[at]) != byte || w->seen[at])
             continue;
-        if (w->seen[at])
-            return fail_param(why, ST_CORRUPT, key, "the trie runs into itself");
         w->seen[at] = true;
         unit = c->units[at];
         next = (uint32_t)at ^ offset_of(unit);
@@ -151,6 +152,7 @@ bool charsmap_match(const struct charsmap *c, const char *text, size_t len, cons
     if (c->units == NULL)
         return false;
     base = offset_of(c->units[0]);
+    len = len < KEY_BYTES_MAX ? len : KEY_BYTES_MAX;
     for (size_t i = 0; i < len; i++) {
         size_t at = base ^ (unsigned char)text[i];
 

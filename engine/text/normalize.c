@@ -137,7 +137,7 @@ enum status normalize_nfd(const char *text, size_t len, int32_t **out, size_t *n
     return ST_OK;
 }
 
-enum status normalize_nfc(const char *text, size_t len, struct buf *out)
+static enum status compose(const char *text, size_t len, struct buf *out)
 {
     utf8proc_ssize_t composed;
     int32_t *cps = NULL;
@@ -154,5 +154,67 @@ enum status normalize_nfc(const char *text, size_t len, struct buf *out)
         buf_append(out, bytes, utf8_encode((uint32_t)cps[i], bytes));
     }
     free(cps);
-    return composed < 0 || out->failed ? ST_NO_MEMORY : ST_OK;
+    return composed < 0 ? ST_NO_MEMORY : ST_OK;
+}
+
+/* Most of what is written: Latin, general punctuation, ideographs and Hangul, full-width forms.
+ * They begin a character of their own and stay as they are, but for marks (or jamo) behind the
+ * last. */
+static bool is_stable(uint32_t cp)
+{
+    return cp < 0x300 || (cp >= 0x2010 && cp <= 0x2027) || (cp >= 0x3001 && cp <= 0x3029) ||
+           (cp >= 0x3400 && cp <= 0xA48C) || (cp >= 0xAC00 && cp <= 0xD7A3) ||
+           (cp >= 0xFF01 && cp <= 0xFF60);
+}
+
+/* Length of the stable characters at text; *last is where the last of them begins. */
+static size_t stable_length(const char *text, size_t len, size_t *last)
+{
+    size_t at = 0;
+
+    *last = 0;
+    while (at < len) {
+        uint32_t cp = (unsigned char)text[at];
+        size_t n = cp < 0x80 ? 1 : (size_t)utf8_decode(text + at, len - at, &cp);
+
+        if (!is_stable(cp))
+            break;
+        *last = at;
+        at += n;
+    }
+    return at;
+}
+
+static size_t unstable_length(const char *text, size_t len)
+{
+    size_t at = 0;
+
+    while (at < len) {
+        uint32_t cp = 0;
+        size_t n = (size_t)utf8_decode(text + at, len - at, &cp);
+
+        if (is_stable(cp))
+            break;
+        at += n;
+    }
+    return at;
+}
+
+enum status normalize_nfc(const char *text, size_t len, struct buf *out)
+{
+    enum status s = ST_OK;
+
+    while (len > 0 && s == ST_OK) {
+        size_t last, end = stable_length(text, len, &last);
+        size_t keep = end == len ? len : last, n = len - keep;
+
+        buf_append(out, text, keep);
+        if (end < len) {
+            n = end - last + unstable_length(text + end, len - end);
+            s = compose(text + last, n, out);
+        }
+        text += keep + n;
+        len -= keep + n;
+    }
+    return s == ST_OK && out->failed ? ST_NO_MEMORY : s;
 }

@@ -188,8 +188,10 @@ static enum status start(struct jobs *j, struct conn *c, const struct wire_submi
     job->request = v->request;
     job->ignore_eos = v->ignore_eos;
     status = detok_new(j->tokenizer, v->stops, v->n_stops, &job->detok);
-    if (status == ST_OK)
+    if (status == ST_OK) {
+        detok_follow(job->detok, v->prompt[v->n_prompt - 1]);
         status = scheduler_submit(j->scheduler, &job->sequence, v->prompt, v->n_prompt, now_us);
+    }
     if (status != ST_OK) {
         detok_free(job->detok);
         free(job);

@@ -348,6 +348,29 @@ bool gguf_array_bool(const struct gguf *g, const char *key, size_t i)
     return e != NULL && e->element == GGUF_BOOL && i < e->n && g->base[e->offset + i] != 0;
 }
 
+bool gguf_array_f32(const struct gguf *g, const char *key, size_t i, float *out)
+{
+    const struct gguf_entry *e = find_array(g, key);
+    struct reader r;
+
+    if (e == NULL || e->element != GGUF_F32 || i >= e->n)
+        return false;
+    r = element(g, e, i);
+    *out = reader_f32(&r);
+    return true;
+}
+
+bool gguf_array_bytes(const struct gguf *g, const char *key, const void **out, size_t *n)
+{
+    const struct gguf_entry *e = find_array(g, key);
+
+    if (e == NULL || (e->element != GGUF_U8 && e->element != GGUF_I8))
+        return false;
+    *out = g->base + e->offset;
+    *n = e->n;
+    return true;
+}
+
 const char *gguf_key(const struct gguf *g, size_t i, enum gguf_type *type)
 {
     if (i >= g->keys.n)

@@ -111,6 +111,9 @@ bool gguf_array_string(const struct gguf *g, const char *key, size_t i, struct g
 bool gguf_array_i32(const struct gguf *g, const char *key, size_t i, int32_t *out);
 /* False past the end and for arrays of other types. */
 bool gguf_array_bool(const struct gguf *g, const char *key, size_t i);
+bool gguf_array_f32(const struct gguf *g, const char *key, size_t i, float *out); /* of f32 */
+/* The bytes of an array of u8 or i8, borrowed. */
+bool gguf_array_bytes(const struct gguf *g, const char *key, const void **out, size_t *n);
 /* Sequential, O(1) per element: fills out[0..n) (n from gguf_array). */
 bool gguf_array_strings(const struct gguf *g, const char *key, struct gguf_string *out, size_t n);
 

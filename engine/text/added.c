@@ -12,11 +12,6 @@ struct added_node {
     unsigned char byte;
 };
 
-static bool is_added(const struct vocab_token *t)
-{
-    return t->type == TOKEN_CONTROL || t->type == TOKEN_UNKNOWN || t->type == TOKEN_USER_DEFINED;
-}
-
 /* Nodes that the tokens need at most. */
 static enum status count_nodes(const struct vocab *v, size_t *out, struct reason *why)
 {
@@ -25,12 +20,12 @@ static enum status count_nodes(const struct vocab *v, size_t *out, struct reason
     for (uint32_t i = 0; i < v->n; i++) {
         const struct vocab_token *t = &v->tokens[i];
 
-        if (!is_added(t))
+        if (!vocab_is_added(v, (int32_t)i))
             continue;
-        if (t->text_len == 0 || t->text_len > ADDED_BYTES_MAX)
-            return fail(why, ST_CORRUPT, "added token %u has %u bytes, not 1 to %d", i, t->text_len,
-                        ADDED_BYTES_MAX);
-        n += t->text_len;
+        if (t->piece_len == 0 || t->piece_len > ADDED_BYTES_MAX)
+            return fail(why, ST_CORRUPT, "added token %u has %u bytes, not 1 to %d", i,
+                        t->piece_len, ADDED_BYTES_MAX);
+        n += t->piece_len;
     }
     *out = n;
     return ST_OK;
@@ -58,8 +53,8 @@ static void insert(struct added *a, const struct vocab_token *t, int32_t id, int
 {
     int32_t node = 0;
 
-    for (uint32_t i = 0; i < t->text_len; i++) {
-        unsigned char byte = (unsigned char)t->text[i];
+    for (uint32_t i = 0; i < t->piece_len; i++) {
+        unsigned char byte = (unsigned char)t->piece[i];
         int32_t child = find_child(a, node, byte);
 
         node = child != -1 ? child : add_child(a, node, byte, (*n)++);
@@ -83,7 +78,7 @@ enum status added_init(struct added *a, const struct vocab *v, struct reason *wh
         return fail(why, ST_NO_MEMORY, "out of memory for added tokens");
     a->nodes[0].id = -1;
     for (uint32_t i = 0; i < v->n; i++)
-        if (is_added(&v->tokens[i]))
+        if (vocab_is_added(v, (int32_t)i))
             insert(a, &v->tokens[i], (int32_t)i, &n);
     return ST_OK;
 }
@@ -91,6 +86,15 @@ enum status added_init(struct added *a, const struct vocab *v, struct reason *wh
 void added_dispose(struct added *a)
 {
     free(a->nodes);
+}
+
+size_t added_skip(const struct added *a, const char *text, size_t len)
+{
+    size_t n = 0;
+
+    while (n < len && a->first[(unsigned char)text[n]] == -1)
+        n++;
+    return n;
 }
 
 int32_t added_match(const struct added *a, const char *text, size_t len, size_t control_len,

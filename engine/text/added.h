@@ -17,6 +17,8 @@ struct added {
 MUST_CHECK enum status added_init(struct added *a, const struct vocab *v, struct reason *why);
 void added_dispose(struct added *a);
 
+/* How many bytes of text there are before one that an added token could begin with. */
+size_t added_skip(const struct added *a, const char *text, size_t len);
 /* The longest added token that text begins with: id and length, or -1. User-defined ones may take
  * all of `len`, control ones only the first `control_len` bytes. */
 int32_t added_match(const struct added *a, const char *text, size_t len, size_t control_len,

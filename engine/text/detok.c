@@ -21,7 +21,8 @@ struct detok {
     size_t n_stops;
     char tail[TAIL_MAX];
     size_t tail_len;
-    struct buf text; /* held back: a proper prefix of a stop string */
+    struct buf text;  /* held back: a proper prefix of a stop string */
+    bool drops_space; /* of the next piece: the one that encoding put before the text */
     bool stopped;
 };
 
@@ -45,6 +46,7 @@ enum status detok_new(const struct tokenizer *t, const struct text_span *stops, 
     if (d == NULL)
         return ST_NO_MEMORY;
     d->tokenizer = t;
+    d->drops_space = tokenizer_adds_space(t);
     buf_init(&d->text);
     for (size_t i = 0; i < n_stops; i++) {
         memcpy(d->stops[i].text, stops[i].text, stops[i].len);
@@ -61,6 +63,11 @@ void detok_free(struct detok *d)
         return;
     buf_dispose(&d->text);
     free(d);
+}
+
+void detok_follow(struct detok *d, int32_t id)
+{
+    d->drops_space = tokenizer_adds_space(d->tokenizer) && tokenizer_is_control(d->tokenizer, id);
 }
 
 /* Length of the ill-formed sequence at s that one U+FFFD stands for: the longest beginning of a
@@ -198,6 +205,11 @@ bool detok_feed(struct detok *d, int32_t id, struct buf *out)
     if (tokenizer_is_control(d->tokenizer, id))
         return false;
     piece = tokenizer_piece(d->tokenizer, id, &len);
+    if (len > 0 && d->drops_space && *piece == ' ') {
+        piece++;
+        len--;
+    }
+    d->drops_space = false;
     take_bytes(d, piece, len);
     if (stop_or_go_on(d, searched, out))
         return true;

@@ -23,6 +23,10 @@ struct detok;
 MUST_CHECK enum status detok_new(const struct tokenizer *t, const struct text_span *stops,
                                  size_t n_stops, struct detok **out);
 void detok_free(struct detok *d); /* NULL is fine */
+/* Before the first feed: the sequence goes on after a token `id`. Where encoding puts a space
+ * before a text, a text that begins here (after a control token, or without this call) loses it
+ * again, and one that goes on keeps its own. */
+void detok_follow(struct detok *d, int32_t id);
 /* Feeds one token; appends to *out what is safe to send. True: a stop string is complete; the text
  * before it is out, nothing of it or after it ever is, and later tokens are ignored. */
 bool detok_feed(struct detok *d, int32_t id, struct buf *out);

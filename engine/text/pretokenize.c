@@ -5,40 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/size.h"
+#include "engine/text/pretokenize_patterns.h"
+#include "engine/text/printable.h"
 
-#define STAGES_MAX 2
-
-/* Unicode's White_Space, spelled out: PCRE2's \s has U+180E besides, which lost the property in
- * Unicode 6.3. To be used inside a class. */
-#define WS                                                                                         \
-    "\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{"    \
-    "205f}\\x{3000}"
-
-/* One numeric character at a time (Hugging Face: Digits, individual_digits). */
-static const char digits_pattern[] = "\\p{N}";
-/* GPT-2's (Hugging Face: ByteLevel, use_regex). */
-static const char gpt2_pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" WS
-                                   "\\p{L}\\p{N}]+|[" WS "]+(?![^" WS "])|[" WS "]+";
-/* Llama 3's. */
-static const char llama3_pattern[] =
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^" WS
-    "\\p{L}\\p{N}]+[\\r\\n]*|[" WS "]*[\\r\\n]+|[" WS "]+(?![^" WS "])|[" WS "]+";
-
-/* Each pattern cuts the pieces that the one before it left: matches and what lies between them. The
- * name "default" is not here: it says that the converter didn't know. */
-static const struct row {
-    const char *name;
-    const char *patterns[STAGES_MAX];
-    struct pretokenizer_traits traits;
-} rows[] = {
-    {"smollm", {digits_pattern, gpt2_pattern}, {false, false}},
-    {"gpt-2", {gpt2_pattern}, {false, false}},
-    {"gpt2", {gpt2_pattern}, {false, false}},
-    {"llama-bpe", {llama3_pattern}, {true, true}},
-    {"llama3", {llama3_pattern}, {true, true}},
-    {"llama-v3", {llama3_pattern}, {true, true}},
-};
+/* With the stage on bytes. */
+#define STAGES_MAX (PRETOKENIZE_STAGES_MAX + 1)
 
 struct pretokenizer {
     pcre2_code *stages[STAGES_MAX];
@@ -49,36 +20,26 @@ struct pretokenize_scratch {
     pcre2_match_data *match[STAGES_MAX]; /* a stage runs inside the loop of the one before */
 };
 
-static const struct row *find_row(const struct gguf_string *name)
-{
-    for (size_t i = 0; i < COUNT_OF(rows); i++)
-        if (name->len == strlen(rows[i].name) && memcmp(name->data, rows[i].name, name->len) == 0)
-            return &rows[i];
-    return NULL;
-}
-
 static enum status fail_name(const struct gguf_string *name, struct reason *why)
 {
     char shown[64];
-    size_t n = name->len < sizeof shown - 1 ? name->len : sizeof shown - 1;
 
-    for (size_t i = 0; i < n; i++)
-        shown[i] = name->data[i] > 0x20 && name->data[i] < 0x7F ? name->data[i] : '?';
-    shown[n] = 0;
+    printable(name->data, name->len, shown, sizeof shown);
     return fail_param(why, ST_UNSUPPORTED, "tokenizer.ggml.pre",
-                      "pre-tokenizer \"%s\" (tokenizer.ggml.pre) is not supported; supported: "
-                      "smollm, gpt-2, llama-bpe",
+                      "pre-tokenizer \"%s\" (tokenizer.ggml.pre) is not supported; supported are, "
+                      "among others, gpt-2, llama-bpe, qwen2, deepseek-v3, gpt-4o, smollm, falcon, "
+                      "starcoder, tekken",
                       shown);
 }
 
 /* Without JIT (forbidden by a sandbox, or no such processor) PCRE2 interprets: slower, and the
  * same. */
-static bool add_stage(struct pretokenizer *p, const char *pattern)
+static bool add_stage(struct pretokenizer *p, const char *pattern, uint32_t options)
 {
     PCRE2_SIZE at;
     int error;
     pcre2_code *code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
-                                     PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C, &error, &at, NULL);
+                                     options | PCRE2_NEVER_BACKSLASH_C, &error, &at, NULL);
 
     if (code == NULL)
         return false;
@@ -87,10 +48,18 @@ static bool add_stage(struct pretokenizer *p, const char *pattern)
     return true;
 }
 
+static bool add_stages(struct pretokenizer *p, const struct pretokenize_row *row)
+{
+    for (size_t i = 0; i < PRETOKENIZE_STAGES_MAX && row->patterns[i] != NULL; i++)
+        if (!add_stage(p, row->patterns[i], PCRE2_UTF))
+            return false;
+    return row->byte_pattern == NULL || add_stage(p, row->byte_pattern, 0);
+}
+
 enum status pretokenizer_new(const struct gguf_string *name, struct pretokenizer **out,
                              struct pretokenizer_traits *traits, struct reason *why)
 {
-    const struct row *row = find_row(name);
+    const struct pretokenize_row *row = pretokenize_find(name);
     struct pretokenizer *p;
 
     if (row == NULL)
@@ -98,12 +67,9 @@ enum status pretokenizer_new(const struct gguf_string *name, struct pretokenizer
     p = calloc(1, sizeof *p);
     if (p == NULL)
         return fail(why, ST_NO_MEMORY, "out of memory");
-    for (size_t i = 0; i < STAGES_MAX && row->patterns[i] != NULL; i++) {
-        if (!add_stage(p, row->patterns[i])) {
-            pretokenizer_free(p);
-            return fail(why, ST_INTERNAL, "the pattern of pre-tokenizer %s does not compile",
-                        row->name);
-        }
+    if (!add_stages(p, row)) {
+        pretokenizer_free(p);
+        return fail(why, ST_INTERNAL, "a pattern of pre-tokenizer %s does not compile", row->name);
     }
     *traits = row->traits;
     *out = p;

@@ -17,6 +17,7 @@ struct pretokenize_scratch; /* of one call */
 struct pretokenizer_traits {
     bool whole_first; /* a pre-token that is a token needs no merging */
     bool adds_bos;    /* where the file doesn't say */
+    bool nfc;         /* the text is brought into Unicode's normal form C first */
 };
 
 /* ST_UNSUPPORTED: an unknown name. */

@@ -37,3 +37,18 @@ enum status token_ids_add(struct token_ids *ids, int32_t id, size_t max_tokens)
         ids->ids[ids->n++] = id;
     return s;
 }
+
+enum status token_ids_repeat(struct token_ids *ids, size_t first, size_t n, size_t max_tokens)
+{
+    if (ids->n > max_tokens || n > max_tokens - ids->n)
+        return ST_TOO_LARGE;
+    while (ids->cap - ids->n < n) {
+        enum status s = grow(ids);
+
+        if (s != ST_OK)
+            return s;
+    }
+    for (size_t i = 0; i < n; i++)
+        ids->ids[ids->n++] = ids->ids[first + i];
+    return ST_OK;
+}

@@ -6,132 +6,128 @@
 #include "base/size.h"
 #include "base/utf8.h"
 #include "engine/text/added.h"
-#include "engine/text/bpe.h"
-#include "engine/text/pretokenize.h"
-#include "engine/text/token_ids.h"
+#include "engine/text/printable.h"
+#include "engine/text/special.h"
+#include "engine/text/text_model.h"
 #include "engine/text/vocab.h"
 
 struct tokenizer {
     struct vocab vocab;
     struct added added;
-    struct bpe bpe;
-    struct pretokenizer *pre;
+    struct text_model *model;
     int32_t bos_id, eos_id; /* -1: none */
-    bool adds_bos;
+    bool adds_bos, adds_eos;
+    bool adds_space;
     bool *is_eog; /* by id */
 };
 
-/* Metadata that names tokens which end a generation. */
-static const char *const eog_keys[] = {
-    "tokenizer.ggml.eos_token_id",
-    "tokenizer.ggml.eot_token_id",
-    "tokenizer.ggml.eom_token_id",
+/* By tokenizer.ggml.model; keys in order of preference. */
+static const struct kind {
+    const char *name;
+    enum vocab_spelling spelling;
+    text_model_new *make;
+    const char *bos_keys[2], *eos_keys[3];
+} kinds[] = {
+    {"gpt2",
+     VOCAB_BYTE_ALPHABET,
+     bpe_new,
+     {"tokenizer.ggml.bos_token_id"},
+     {"tokenizer.ggml.eos_token_id"}},
+    {"llama",
+     VOCAB_SPACES,
+     spm_new,
+     {"tokenizer.ggml.bos_token_id"},
+     {"tokenizer.ggml.eos_token_id"}},
+    {"t5",
+     VOCAB_SPACES,
+     unigram_new,
+     {"tokenizer.ggml.bos_token_id"},
+     {"tokenizer.ggml.eos_token_id"}},
+    /* BERT's [CLS] and [SEP]; the format spells the second key so. */
+    {"bert",
+     VOCAB_SPACES,
+     wordpiece_new,
+     {"tokenizer.ggml.cls_token_id", "tokenizer.ggml.bos_token_id"},
+     {"tokenizer.ggml.seperator_token_id", "tokenizer.ggml.separator_token_id",
+      "tokenizer.ggml.eos_token_id"}},
 };
 
-/* Files often name only one of them: control tokens with these texts end a turn, too. */
-static const char *const eog_texts[] = {
-    "<|im_end|>",      "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>",
-    "<|end_of_text|>", "<|endofturn|>", "<|end|>",    "<|return|>", "<|call|>",
-    "<|eot|>",         "<EOT>",         "</s>",       "<eos>",
-};
-
-/* -1 where the file lacks the key. */
-static enum status get_id(const struct tokenizer *t, const struct gguf *g, const char *key,
-                          int32_t *out, struct reason *why)
+static enum status fail_kind(const struct gguf_string *name, struct reason *why)
 {
-    uint32_t id;
+    char shown[32];
 
-    *out = -1;
-    if (!gguf_has(g, key))
-        return ST_OK;
-    if (!gguf_get_u32(g, key, &id) || id >= t->vocab.n)
-        return fail_param(why, ST_CORRUPT, key, "%s names no token of the vocabulary", key);
-    *out = (int32_t)id;
-    return ST_OK;
+    printable(name->data, name->len, shown, sizeof shown);
+    return fail_param(why, ST_UNSUPPORTED, "tokenizer.ggml.model",
+                      "tokenizer \"%s\" (tokenizer.ggml.model) is not supported; supported: gpt2, "
+                      "llama, t5, bert",
+                      shown);
 }
 
-static enum status read_eog(struct tokenizer *t, const struct gguf *g, struct reason *why)
-{
-    t->is_eog = calloc(t->vocab.n, sizeof *t->is_eog);
-    if (t->is_eog == NULL)
-        return fail(why, ST_NO_MEMORY, "out of memory");
-    for (size_t i = 0; i < COUNT_OF(eog_keys); i++) {
-        int32_t id;
-        enum status s = get_id(t, g, eog_keys[i], &id, why);
-
-        if (s != ST_OK)
-            return s;
-        if (id != -1)
-            t->is_eog[id] = true;
-    }
-    for (size_t i = 0; i < COUNT_OF(eog_texts); i++) {
-        int32_t id = vocab_find(&t->vocab, eog_texts[i], strlen(eog_texts[i]));
-
-        if (id != -1 && vocab_is_control(&t->vocab, id))
-            t->is_eog[id] = true;
-    }
-    return ST_OK;
-}
-
-static enum status check_kind(const struct gguf *g, struct reason *why)
+static enum status find_kind(const struct gguf *g, const struct kind **out, struct reason *why)
 {
     const char *key = "tokenizer.ggml.model";
-    struct gguf_string kind;
-    bool space = false;
-
-    if (!gguf_get_string(g, key, &kind))
-        return fail_param(why, ST_CORRUPT, key, "the file has no tokenizer (%s)", key);
-    if (kind.len != 4 || memcmp(kind.data, "gpt2", 4) != 0)
-        return fail_param(why, ST_UNSUPPORTED, key,
-                          "the tokenizer is not a byte-level BPE (%s must be gpt2)", key);
-    if (gguf_get_bool(g, "tokenizer.ggml.add_space_prefix", &space) && space)
-        return fail_param(why, ST_UNSUPPORTED, "tokenizer.ggml.add_space_prefix",
-                          "tokenizer.ggml.add_space_prefix is not supported");
-    return ST_OK;
-}
-
-static enum status read_pre(struct tokenizer *t, const struct gguf *g,
-                            struct pretokenizer_traits *traits, struct reason *why)
-{
-    const char *key = "tokenizer.ggml.pre";
     struct gguf_string name;
 
     if (!gguf_get_string(g, key, &name))
-        return fail_param(why, ST_UNSUPPORTED, key, "the file names no pre-tokenizer (%s)", key);
-    return pretokenizer_new(&name, &t->pre, traits, why);
+        return fail_param(why, ST_CORRUPT, key, "the file has no tokenizer (%s)", key);
+    for (size_t i = 0; i < COUNT_OF(kinds); i++) {
+        *out = &kinds[i];
+        if (name.len == strlen(kinds[i].name) && memcmp(name.data, kinds[i].name, name.len) == 0)
+            return ST_OK;
+    }
+    return fail_kind(&name, why);
 }
 
-static enum status read_specials(struct tokenizer *t, const struct gguf *g, bool adds_bos,
+/* The first of the keys that the file has; -1: none. */
+static enum status first_id(const struct tokenizer *t, const struct gguf *g,
+                            const char *const *keys, size_t n_keys, int32_t *out,
+                            struct reason *why)
+{
+    enum status s = ST_OK;
+
+    *out = -1;
+    for (size_t i = 0; i < n_keys && keys[i] != NULL && *out == -1 && s == ST_OK; i++)
+        s = special_id(&t->vocab, g, keys[i], out, why);
+    return s;
+}
+
+static enum status read_specials(struct tokenizer *t, const struct gguf *g, const struct kind *k,
                                  struct reason *why)
 {
-    enum status s = get_id(t, g, "tokenizer.ggml.bos_token_id", &t->bos_id, why);
+    enum status s = first_id(t, g, k->bos_keys, COUNT_OF(k->bos_keys), &t->bos_id, why);
 
     if (s == ST_OK)
-        s = get_id(t, g, "tokenizer.ggml.eos_token_id", &t->eos_id, why);
+        s = first_id(t, g, k->eos_keys, COUNT_OF(k->eos_keys), &t->eos_id, why);
     if (s != ST_OK)
         return s;
-    t->adds_bos = adds_bos;
+    t->adds_bos = t->model->adds_bos && t->bos_id != -1;
+    t->adds_eos = t->model->adds_eos && t->eos_id != -1;
     (void)gguf_get_bool(g, "tokenizer.ggml.add_bos_token", &t->adds_bos);
+    (void)gguf_get_bool(g, "tokenizer.ggml.add_eos_token", &t->adds_eos);
     if (t->adds_bos && t->bos_id == -1)
         return fail_param(why, ST_CORRUPT, "tokenizer.ggml.bos_token_id",
                           "the file asks for a BOS token and names none");
-    return read_eog(t, g, why);
+    if (t->adds_eos && t->eos_id == -1)
+        return fail_param(why, ST_CORRUPT, "tokenizer.ggml.eos_token_id",
+                          "the file asks for an EOS token and names none");
+    return special_eog(&t->vocab, g, &t->is_eog, why);
 }
 
 static enum status build(struct tokenizer *t, const struct gguf *g, struct reason *why)
 {
-    struct pretokenizer_traits traits = {false, false};
-    enum status s = check_kind(g, why);
+    const struct kind *k = NULL;
+    enum status s = find_kind(g, &k, why);
 
     if (s == ST_OK)
-        s = read_pre(t, g, &traits, why);
-    if (s == ST_OK)
-        s = vocab_init(&t->vocab, g, why);
+        s = vocab_init(&t->vocab, g, k->spelling, why);
     if (s == ST_OK)
         s = added_init(&t->added, &t->vocab, why);
     if (s == ST_OK)
-        s = bpe_init(&t->bpe, &t->vocab, g, traits.whole_first, why);
-    return s == ST_OK ? read_specials(t, g, traits.adds_bos, why) : s;
+        s = k->make(&t->vocab, g, &t->model, why);
+    if (s != ST_OK)
+        return s;
+    t->adds_space = t->model->adds_space;
+    return read_specials(t, g, k, why);
 }
 
 enum status tokenizer_new(const struct gguf *g, struct tokenizer **out, struct reason *why)
@@ -154,8 +150,8 @@ void tokenizer_free(struct tokenizer *t)
 {
     if (t == NULL)
         return;
-    pretokenizer_free(t->pre);
-    bpe_dispose(&t->bpe);
+    if (t->model != NULL)
+        t->model->ops->free(t->model);
     added_dispose(&t->added);
     vocab_dispose(&t->vocab);
     free(t->is_eog);
@@ -169,22 +165,14 @@ struct encoding {
     size_t n_spans;
     const char *text; /* of all spans */
     size_t len;
-    struct pretokenize_scratch *cut;
-    struct bpe_scratch merge;
-    size_t max_tokens;
-    struct token_ids *out;
+    struct encode_work work;
 };
-
-static enum status on_piece(void *arg, const char *s, size_t n)
-{
-    struct encoding *e = arg;
-
-    return bpe_encode(&e->t->bpe, &e->merge, s, n, e->max_tokens, e->out);
-}
 
 static enum status encode_plain(struct encoding *e, size_t from, size_t to)
 {
-    return pretokenize(e->t->pre, e->cut, e->text + from, to - from, on_piece, e);
+    const struct text_model *m = e->t->model;
+
+    return to > from ? m->ops->encode(m, &e->work, e->text + from, to - from) : ST_OK;
 }
 
 /* Cuts the text at added tokens; what lies between them is plain text. A control token counts only
@@ -197,6 +185,9 @@ static enum status encode_text(struct encoding *e)
     while (at < e->len && s == ST_OK) {
         int32_t id;
 
+        at += added_skip(&e->t->added, e->text + at, e->len - at);
+        if (at == e->len)
+            break;
         while (at >= span_end)
             span_end += e->spans[++span].len;
         id = added_match(&e->t->added, e->text + at, e->len - at,
@@ -207,7 +198,7 @@ static enum status encode_text(struct encoding *e)
         }
         s = encode_plain(e, plain, at);
         if (s == ST_OK)
-            s = token_ids_add(e->out, id, e->max_tokens);
+            s = encode_work_add(&e->work, id);
         at += match_len;
         plain = at;
     }
@@ -240,31 +231,44 @@ static enum status join(struct encoding *e, char **joined)
     return ST_OK;
 }
 
-static enum status run_encoding(struct encoding *e, bool add_bos)
+/* A text that begins with BOS by its own hand (in a span that allows control tokens) has it. */
+static bool begins_with_bos(const struct encoding *e)
 {
+    const size_t control_len = e->n_spans > 0 && e->spans[0].control ? e->spans[0].len : 0;
+    size_t match_len;
+
+    return e->len > 0 &&
+           added_match(&e->t->added, e->text, e->len, control_len, &match_len) == e->t->bos_id;
+}
+
+static enum status run_encoding(struct encoding *e, unsigned add)
+{
+    const struct tokenizer *t = e->t;
     enum status s = ST_OK;
 
-    if (add_bos && e->t->adds_bos)
-        s = token_ids_add(e->out, e->t->bos_id, e->max_tokens);
-    if (s != ST_OK || e->len == 0)
-        return s;
-    e->cut = pretokenize_scratch_new(e->t->pre);
-    return e->cut != NULL ? encode_text(e) : ST_NO_MEMORY;
+    if ((add & TOKENIZER_BOS) != 0 && t->adds_bos && !begins_with_bos(e))
+        s = encode_work_add(&e->work, t->bos_id);
+    if (s == ST_OK && e->len > 0)
+        s = encode_text(e);
+    if (s == ST_OK && (add & TOKENIZER_EOS) != 0 && t->adds_eos)
+        s = encode_work_add(&e->work, t->eos_id);
+    return s;
 }
 
 enum status tokenizer_encode(const struct tokenizer *t, const struct text_span *spans,
-                             size_t n_spans, bool add_bos, size_t max_tokens, struct token_ids *out)
+                             size_t n_spans, unsigned add, size_t max_tokens, struct token_ids *out)
 {
-    struct encoding e = {
-        .t = t, .spans = spans, .n_spans = n_spans, .max_tokens = max_tokens, .out = out};
+    struct encoding e = {.t = t, .spans = spans, .n_spans = n_spans};
     const size_t n_before = out->n;
     char *joined = NULL;
     enum status s = join(&e, &joined);
 
-    if (s == ST_OK)
-        s = run_encoding(&e, add_bos);
-    pretokenize_scratch_free(e.cut);
-    bpe_scratch_dispose(&e.merge);
+    if (s == ST_OK) {
+        s = encode_work_init(&e.work, e.len, max_tokens, out);
+        if (s == ST_OK)
+            s = run_encoding(&e, add);
+        encode_work_dispose(&e.work);
+    }
     free(joined);
     if (s != ST_OK)
         out->n = n_before;
@@ -295,6 +299,11 @@ bool tokenizer_is_control(const struct tokenizer *t, int32_t id)
 bool tokenizer_is_eog(const struct tokenizer *t, int32_t id)
 {
     return is_token(t, id) && t->is_eog[id];
+}
+
+bool tokenizer_adds_space(const struct tokenizer *t)
+{
+    return t->adds_space;
 }
 
 static const char *text_of(const struct tokenizer *t, int32_t id)

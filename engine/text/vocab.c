@@ -1,5 +1,7 @@
 #include "engine/text/vocab.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -13,6 +15,7 @@
 
 static const char tokens_key[] = "tokenizer.ggml.tokens";
 static const char types_key[] = "tokenizer.ggml.token_type";
+static const char scores_key[] = "tokenizer.ggml.scores";
 
 static size_t find_slot(const struct vocab *v, const char *text, size_t len)
 {
@@ -40,6 +43,38 @@ bool vocab_is_control(const struct vocab *v, int32_t id)
     return type == TOKEN_CONTROL || type == TOKEN_UNKNOWN;
 }
 
+bool vocab_is_added(const struct vocab *v, int32_t id)
+{
+    return vocab_is_control(v, id) || v->tokens[id].type == TOKEN_USER_DEFINED;
+}
+
+/* Byte-level vocabularies are plain but for their control tokens. Elsewhere the text of a byte or
+ * of an unused token is not what it stands for. */
+int32_t vocab_find_plain(const struct vocab *v, const char *text, size_t len)
+{
+    int32_t id = vocab_find(v, text, len);
+
+    if (id == -1 || vocab_is_control(v, id))
+        return -1;
+    if (v->spelling == VOCAB_SPACES &&
+        (v->tokens[id].type == TOKEN_BYTE || v->tokens[id].type == TOKEN_UNUSED))
+        return -1;
+    return id;
+}
+
+int32_t vocab_find_byte(const struct vocab *v, unsigned char byte)
+{
+    const char c = (char)byte;
+    char spelled[8];
+    int32_t id;
+
+    if (v->spelling == VOCAB_BYTE_ALPHABET)
+        return vocab_find_plain(v, spelled, byte_alphabet_encode_text(&c, 1, spelled));
+    snprintf(spelled, sizeof spelled, "<0x%02X>", byte);
+    id = vocab_find(v, spelled, 6);
+    return id != -1 && v->tokens[id].type == TOKEN_BYTE ? id : -1;
+}
+
 static bool make_tables(struct vocab *v, size_t n)
 {
     size_t slots = 8;
@@ -50,35 +85,112 @@ static bool make_tables(struct vocab *v, size_t n)
     v->slots = arena_array(&v->arena, slots, sizeof *v->slots);
     v->mask = slots - 1;
     v->piece_max = 1;
+    v->text_max = 1;
+    v->words_begin_with_space = true;
     return v->tokens != NULL && v->slots != NULL;
 }
 
-/* Control and user-defined tokens are text; the others spell bytes. A spelling with characters
- * outside the alphabet (some files list added tokens as normal ones) stands for itself. */
-static bool set_piece(struct vocab *v, struct vocab_token *t)
+static int hex_digit(char c)
 {
-    size_t len = t->text_len;
-    char *piece;
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
 
-    t->piece = t->text;
-    t->piece_len = t->text_len;
-    if (t->type == TOKEN_NORMAL || t->type == TOKEN_BYTE) {
-        piece = arena_alloc(&v->arena, len + 1);
-        if (piece == NULL)
-            return false;
-        if (byte_alphabet_decode_text(t->text, len, piece, &len)) {
-            t->piece = piece;
-            t->piece_len = (uint32_t)len;
-        }
-    }
-    if (t->piece_len > v->piece_max)
-        v->piece_max = t->piece_len;
+/* "<0x0A>", nothing else. */
+static bool decode_byte(const char *text, size_t len, char *piece, size_t *piece_len)
+{
+    int high, low;
+
+    if (len != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>')
+        return false;
+    high = hex_digit(text[3]);
+    low = hex_digit(text[4]);
+    if (high == -1 || low == -1)
+        return false;
+    piece[0] = (char)(high << 4 | low);
+    *piece_len = 1;
     return true;
 }
 
-static enum status check_token(const struct gguf_string *s, size_t id, int32_t type,
+static bool is_space(const char *s, size_t len)
+{
+    return len >= VOCAB_SPACE_BYTES && memcmp(s, VOCAB_SPACE, VOCAB_SPACE_BYTES) == 0;
+}
+
+static size_t decode_spaces(const char *text, size_t len, char *piece)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < len;) {
+        bool space = is_space(text + i, len - i);
+
+        piece[n++] = space ? ' ' : text[i];
+        i += space ? VOCAB_SPACE_BYTES : 1;
+    }
+    return n;
+}
+
+/* Control tokens are text. A spelling with characters outside the byte alphabet (some files list
+ * added tokens as normal ones) stands for itself. */
+static bool decode_piece(const struct vocab *v, const struct vocab_token *t, char *piece,
+                         size_t *len)
+{
+    if (t->type == TOKEN_CONTROL || t->type == TOKEN_UNKNOWN || t->type == TOKEN_UNUSED)
+        return false;
+    if (v->spelling == VOCAB_BYTE_ALPHABET)
+        return t->type != TOKEN_USER_DEFINED &&
+               byte_alphabet_decode_text(t->text, t->text_len, piece, len);
+    if (t->type == TOKEN_BYTE)
+        return decode_byte(t->text, t->text_len, piece, len);
+    *len = decode_spaces(t->text, t->text_len, piece);
+    return true;
+}
+
+static bool space_is_inside(const struct vocab_token *t)
+{
+    bool others = false;
+
+    for (size_t i = 0; i < t->text_len;) {
+        bool space = is_space(t->text + i, t->text_len - i);
+
+        if (space && others)
+            return true;
+        others = !space;
+        i += space ? VOCAB_SPACE_BYTES : 1;
+    }
+    return false;
+}
+
+static bool set_piece(struct vocab *v, struct vocab_token *t)
+{
+    char *piece = arena_alloc(&v->arena, t->text_len + (size_t)1);
+    size_t len;
+
+    if (piece == NULL)
+        return false;
+    t->piece = t->text;
+    t->piece_len = t->text_len;
+    if (decode_piece(v, t, piece, &len)) {
+        t->piece = piece;
+        t->piece_len = (uint32_t)len;
+    }
+    if (t->piece_len > v->piece_max)
+        v->piece_max = t->piece_len;
+    if (t->text_len > v->text_max)
+        v->text_max = t->text_len;
+    if (t->type == TOKEN_NORMAL && space_is_inside(t))
+        v->words_begin_with_space = false;
+    return true;
+}
+
+static enum status check_token(const struct vocab *v, const struct gguf_string *s, int32_t type,
                                struct reason *why)
 {
+    const size_t id = v->n;
+    size_t len;
+    char byte;
+
     if (type < TOKEN_NORMAL || type > TOKEN_BYTE)
         return fail_param(why, ST_CORRUPT, types_key, "token %zu has the unknown type %d", id,
                           type);
@@ -87,6 +199,10 @@ static enum status check_token(const struct gguf_string *s, size_t id, int32_t t
                           s->len, TOKEN_BYTES_MAX);
     if (!utf8_is_valid(s->data, s->len) || memchr(s->data, 0, s->len) != NULL)
         return fail_param(why, ST_CORRUPT, tokens_key, "token %zu is not plain UTF-8", id);
+    if (v->spelling == VOCAB_SPACES && type == TOKEN_BYTE &&
+        !decode_byte(s->data, s->len, &byte, &len))
+        return fail_param(why, ST_CORRUPT, tokens_key,
+                          "token %zu is a byte and not spelled as one (<0x00> to <0xFF>)", id);
     return ST_OK;
 }
 
@@ -94,7 +210,7 @@ static enum status add_token(struct vocab *v, const struct gguf_string *s, int32
                              struct reason *why)
 {
     struct vocab_token *t = &v->tokens[v->n];
-    enum status status = check_token(s, v->n, type, why);
+    enum status status = check_token(v, s, type, why);
     size_t slot;
 
     if (status != ST_OK)
@@ -132,12 +248,34 @@ static enum status add_tokens(struct vocab *v, const struct gguf *g, size_t n, s
     return s;
 }
 
-enum status vocab_init(struct vocab *v, const struct gguf *g, struct reason *why)
+static enum status read_scores(struct vocab *v, const struct gguf *g, struct reason *why)
 {
+    enum gguf_type type = GGUF_ARRAY;
+    size_t n = 0;
+
+    if (!gguf_has(g, scores_key))
+        return ST_OK;
+    if (!gguf_array(g, scores_key, &type, &n) || type != GGUF_F32 || n != v->n)
+        return fail_param(why, ST_CORRUPT, scores_key, "%s is not a list of %u floats", scores_key,
+                          v->n);
+    for (uint32_t i = 0; i < v->n; i++) {
+        (void)gguf_array_f32(g, scores_key, i, &v->tokens[i].score);
+        if (!isfinite(v->tokens[i].score))
+            return fail_param(why, ST_CORRUPT, scores_key, "the score of token %u is not a number",
+                              i);
+    }
+    v->has_scores = true;
+    return ST_OK;
+}
+
+enum status vocab_init(struct vocab *v, const struct gguf *g, enum vocab_spelling spelling,
+                       struct reason *why)
+{
+    enum status s;
     enum gguf_type type = GGUF_ARRAY;
     size_t n = 0, n_types = 0;
 
-    *v = (struct vocab){0};
+    *v = (struct vocab){.spelling = spelling};
     arena_init(&v->arena, 0);
     if (!gguf_array(g, tokens_key, &type, &n) || type != GGUF_STRING)
         return fail_param(why, ST_CORRUPT, tokens_key, "the file has no list of tokens (%s)",
@@ -148,7 +286,8 @@ enum status vocab_init(struct vocab *v, const struct gguf *g, struct reason *why
     if (!gguf_array(g, types_key, &type, &n_types) || n_types != n)
         return fail_param(why, ST_CORRUPT, types_key, "%s is not a list of %zu numbers", types_key,
                           n);
-    return add_tokens(v, g, n, why);
+    s = add_tokens(v, g, n, why);
+    return s == ST_OK ? read_scores(v, g, why) : s;
 }
 
 void vocab_dispose(struct vocab *v)

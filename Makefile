@@ -26,6 +26,9 @@ MAKEFLAGS += $(if $(filter 0,$(MAKELEVEL)),-j$(shell nproc)) --no-print-director
 # The demo model, where tools/fetch_model.sh keeps it; the tests that need a real model read this.
 export SLUICE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sluice
 export SLUICE_TEST_MODEL ?= $(SLUICE_CACHE)/SmolLM2-135M-Instruct.Q4_1.gguf
+# Real vocabularies and chat templates, where tools/fetch_references.sh keeps them.
+export SLUICE_TEST_VOCABS ?= $(SLUICE_CACHE)/references-0.3.36/vocabs
+export SLUICE_TEST_TEMPLATES ?= $(SLUICE_CACHE)/references-0.3.36/templates
 # Small random models of every architecture and tensor type.
 export SLUICE_TEST_MODELS ?= $(CURDIR)/build/models
 
@@ -175,6 +178,7 @@ check:
 test:
 	sh tools/deps.sh test
 	sh tools/fetch_model.sh
+	sh tools/fetch_references.sh
 	$(MAKE) check
 	$(MAKE) emulated
 	$(MAKE) check SAN=address,undefined

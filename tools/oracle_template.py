@@ -4,7 +4,7 @@ the templates beside it and of the snippets below.
 
     python3 -m venv V && V/bin/pip install jinja2
     V/bin/python tools/oracle_template.py
-    V/bin/python tools/oracle_template.py --real $(sh tools/fetch_templates.sh)
+    V/bin/python tools/oracle_template.py --real $(sh tools/fetch_references.sh)/templates
 
 The templates (tests/data/templates/*.jinja) are ours, in the manner of the families in use, except
 smollm2.jinja, which is the demo model's. A case that fails holds "error": the message where the

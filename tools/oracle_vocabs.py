@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/data/tokenizer_vocabs.json: for each vocabulary that tools/fetch_vocabs.sh fetches, what the reference
+"""Makes tests/data/tokenizer_vocabs.json: for each vocabulary that tools/fetch_references.sh fetches, what the reference
 makes of a corpus of nasty texts.
 
     python3 -m venv v && v/bin/pip install gguf tokenizers sentencepiece protobuf

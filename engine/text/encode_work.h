@@ -14,6 +14,8 @@ struct lattice_node;
 struct encode_work {
     struct token_ids *out;
     size_t max_tokens;
+    bool
+        at_beginning; /* the stretch being encoded is the text's first: no token stands before it */
     struct piece_cache cache;
     struct merge_work merge;
     struct pretokenize_scratch *cut; /* NULL: not used yet */

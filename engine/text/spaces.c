@@ -10,6 +10,25 @@ bool spaces_prefix(const struct gguf *g)
     return adds;
 }
 
+struct spaces_where spaces_prefix_where(const struct gguf *g)
+{
+    struct spaces_where where = {false, false};
+
+    (void)gguf_get_bool(g, "sluice.space_prefix.first_only", &where.first_only);
+    (void)gguf_get_bool(g, "sluice.space_prefix.unless_space", &where.unless_space);
+    return where;
+}
+
+bool spaces_prefix_goes(const struct spaces_where *where, bool at_beginning, const char *text,
+                        size_t len)
+{
+    if (where->first_only && !at_beginning)
+        return false;
+    return !where->unless_space ||
+           (text[0] != ' ' &&
+            (len < VOCAB_SPACE_BYTES || memcmp(text, VOCAB_SPACE, VOCAB_SPACE_BYTES) != 0));
+}
+
 void spaces_escape(const char *text, size_t len, struct buf *out)
 {
     while (len > 0) {

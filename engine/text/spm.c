@@ -13,6 +13,7 @@ struct spm {
     struct text_model base;
     const struct vocab *vocab;
     struct merges merges;
+    struct spaces_where where;
     bool spells_all;        /* it has a token for every byte */
     int32_t unknown;        /* -1: what can't be spelled is left out */
     int32_t ascii_ids[128]; /* of single characters; -1: none */
@@ -95,7 +96,7 @@ static enum status encode(const struct text_model *m, struct encode_work *w, con
 
     buf_clear(&w->normal);
     piece_cache_forget(&w->cache);
-    if (p->base.adds_space)
+    if (p->base.adds_space && spaces_prefix_goes(&p->where, w->at_beginning, text, len))
         buf_puts(&w->normal, VOCAB_SPACE);
     spaces_escape(text, len, &w->normal);
     if (w->normal.failed)
@@ -130,6 +131,7 @@ enum status spm_new(const struct vocab *v, const struct gguf *g, struct text_mod
     p->base = (struct text_model){.ops = &ops, .adds_bos = true};
     p->vocab = v;
     p->base.adds_space = spaces_prefix(g);
+    p->where = spaces_prefix_where(g);
     find_ids(p);
     s = special_unknown(v, g, &p->unknown, why);
     if (s == ST_OK)

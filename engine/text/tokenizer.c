@@ -172,6 +172,7 @@ static enum status encode_plain(struct encoding *e, size_t from, size_t to)
 {
     const struct text_model *m = e->t->model;
 
+    e->work.at_beginning = from == 0;
     return to > from ? m->ops->encode(m, &e->work, e->text + from, to - from) : ST_OK;
 }
 

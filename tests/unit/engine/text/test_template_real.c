@@ -1,6 +1,7 @@
-/* Chat templates of real models, from the cache (tools/fetch_templates.sh): what comes out is what
- * jinja2 makes of them (tests/data/templates/real.json, made by tools/oracle_template.py --real).
- * Skipped where the cache has none. */
+/* Chat templates of real models, from the cache (tools/fetch_references.sh), in
+ * SLUICE_TEST_TEMPLATES: what comes out is what jinja2 makes of them
+ * (tests/data/templates/real.json, made by tools/oracle_template.py --real). Skipped where the
+ * cache has none. */
 #include <openssl/sha.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,28 +23,16 @@ struct real {
     char folder[512];
 };
 
-static void find_folder(const char *of, char *out, size_t room)
-{
-    const char *own = getenv("SLUICE_CACHE"), *xdg = getenv("XDG_CACHE_HOME");
-
-    if (own != NULL && own[0] != '\0')
-        snprintf(out, room, "%s/%s", own, of);
-    else if (xdg != NULL && xdg[0] != '\0')
-        snprintf(out, room, "%s/sluice/%s", xdg, of);
-    else
-        snprintf(out, room, "%s/.cache/sluice/%s", getenv("HOME"), of);
-}
-
 /* False: the cache has no templates. */
 static bool real_open(struct real *r)
 {
-    const char *made_by, *of;
+    const char *folder = getenv("SLUICE_TEST_TEMPLATES");
 
     r->data = json_load_file("tests/data/templates/real.json", JSON_ALLOW_NUL, NULL);
-    made_by = json_string_value(json_object_get(r->data, "made_by"));
-    assert_non_null(made_by);
-    of = strrchr(made_by, ' ') + 1; /* its last word is the folder */
-    find_folder(of, r->folder, sizeof r->folder);
+    assert_non_null(r->data);
+    if (folder == NULL || folder[0] == 0)
+        return false;
+    snprintf(r->folder, sizeof r->folder, "%s", folder);
     return access(r->folder, R_OK) == 0;
 }
 
@@ -145,7 +134,7 @@ static void real_templates_render_as_jinja2_renders_them(void **state)
     (void)state;
     if (!real_open(&r)) {
         json_decref(r.data);
-        print_message("no templates in %s: run tools/fetch_templates.sh\n", r.folder);
+        print_message("no templates in %s: run tools/fetch_references.sh\n", r.folder);
         skip();
     }
     json_array_foreach(json_object_get(r.data, "cases"), i, c)

@@ -1,6 +1,6 @@
-/* Real vocabularies, which tools/fetch_vocabs.sh fetches into the folder that SLUICE_TEST_VOCABS
- * names (without it: skipped), against two references: the token vectors that come with them, and
- * tests/data/tokenizer_vocabs.json, made by tools/oracle_vocabs.py. */
+/* Real vocabularies, which tools/fetch_references.sh fetches into the folder that
+ * SLUICE_TEST_VOCABS names (without it: skipped), against two references: the token vectors that
+ * come with them, and tests/data/tokenizer_vocabs.json, made by tools/oracle_vocabs.py. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

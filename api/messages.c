@@ -62,10 +62,10 @@ static bool parse_role(const json_t *message, size_t i, const char **out, struct
 }
 
 /* `path` is the part's; its members are at fault more often than the part itself. */
-static bool append_part(const json_t *part, const char *path, struct buf *text, struct api_error *e)
+static bool append_part(const json_t *part, const char *path, json_t *list, struct api_error *e)
 {
     char member[PATH_BYTES + 32];
-    const json_t *v;
+    json_t *v;
 
     if (!json_is_object(part))
         return wrong_type(e, path, "an object", part);
@@ -80,38 +80,36 @@ static bool append_part(const json_t *part, const char *path, struct buf *text, 
     v = json_object_get(part, "text");
     if (!json_is_string(v))
         return wrong_type(e, member, "a string", v);
-    buf_append(text, json_string_value(v), json_string_length(v));
+    if (json_array_append_new(list, json_pack("{s:s, s:O}", "type", "text", "text", v)) != 0)
+        return error_set(e, ERROR_INTERNAL, "", "Out of memory.");
     return true;
 }
 
-/* The parts of one message, joined in order. */
-static json_t *join_parts(const json_t *parts, const char *path, struct api_error *e)
+/* The parts of one message, in order, without members that we don't know. */
+static json_t *parse_parts(const json_t *parts, const char *path, struct api_error *e)
 {
-    struct buf text;
-    json_t *joined = NULL;
+    json_t *list;
     size_t k;
     const json_t *part;
 
-    buf_init(&text);
     if (json_array_size(parts) == 0) {
         error_set(e, ERROR_VALUE, path, "Invalid value for '%s': the array is empty.", path);
-        goto out;
+        return NULL;
     }
+    list = json_array();
+    if (list == NULL)
+        error_set(e, ERROR_INTERNAL, "", "Out of memory.");
     json_array_foreach(parts, k, part)
     {
         char part_path[PATH_BYTES + 24];
 
         snprintf(part_path, sizeof part_path, "%s[%zu]", path, k);
-        if (!append_part(part, part_path, &text, e))
-            goto out;
+        if (list != NULL && !append_part(part, part_path, list, e)) {
+            json_decref(list);
+            return NULL;
+        }
     }
-    joined =
-        text.failed ? NULL : json_stringn_nocheck(text.data != NULL ? text.data : "", text.len);
-    if (joined == NULL)
-        error_set(e, ERROR_INTERNAL, "", "Out of memory.");
-out:
-    buf_dispose(&text);
-    return joined;
+    return list;
 }
 
 /* A new reference, or NULL with *e. */
@@ -124,7 +122,7 @@ static json_t *parse_content(const json_t *message, size_t i, const char *role, 
     if (json_is_string(v))
         return json_incref(v);
     if (json_is_array(v))
-        return join_parts(v, path, e);
+        return parse_parts(v, path, e);
     if ((v == NULL || json_is_null(v)) && strcmp(role, "assistant") == 0)
         return json_string("");
     if (v == NULL)

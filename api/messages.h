@@ -9,8 +9,8 @@
 #include "api/errors.h"
 #include "api/params.h"
 
-/* Builds a new array of {role, content: string[, name]}: text parts are joined, `developer` becomes
- * `system`, an assistant's null content the empty string. */
+/* Builds a new array of {role, content[, name]}: content is a string or an array of {type: "text",
+ * text}, `developer` becomes `system`, an assistant's null content the empty string. */
 MUST_CHECK bool messages_parse(json_t *messages, json_t **out, struct api_error *e);
 /* A string, an array of one string, an array of ids, an array of one array of ids. */
 MUST_CHECK bool prompt_parse(json_t *prompt, struct params *out, struct api_error *e);

@@ -1,6 +1,7 @@
 #include "api/params.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "api/messages.h"
@@ -182,6 +183,51 @@ static bool take_stream_options(const struct field *f, json_t *v, struct params 
     return true;
 }
 
+/* Comes before `add_generation_prompt` in the table: a message that is to be continued needs no
+ * other, unless the client asks for both, which the template refuses. */
+static bool take_continue(const struct field *f, json_t *v, struct params *p, struct api_error *e)
+{
+    if (!take_bool(f, v, p, e))
+        return false;
+    p->add_generation_prompt = !p->continue_final_message;
+    return true;
+}
+
+static bool take_documents(const struct field *f, json_t *v, struct params *p, struct api_error *e)
+{
+    size_t i;
+    const json_t *one;
+
+    if (!json_is_array(v))
+        return wrong_type(f, "an array of objects", v, e);
+    json_array_foreach(v, i, one)
+    {
+        char path[32];
+        const struct field member = {.name = path};
+
+        snprintf(path, sizeof path, "documents[%zu]", i);
+        if (!json_is_object(one))
+            return wrong_type(&member, "an object", one, e);
+    }
+    p->documents = v;
+    return true;
+}
+
+/* Names that a template keeps for itself are refused where it is known. */
+static bool take_template_kwargs(const struct field *f, json_t *v, struct params *p,
+                                 struct api_error *e)
+{
+    if (!json_is_object(v))
+        return wrong_type(f, "an object", v, e);
+    if (json_object_size(v) > TEMPLATE_KWARGS_MAX ||
+        json_dumpb(v, NULL, 0, JSON_COMPACT) > TEMPLATE_KWARGS_BYTES_MAX)
+        return error_set(e, ERROR_VALUE, f->name,
+                         "Invalid value for '%s': at most %d members, and %d bytes as JSON.",
+                         f->name, TEMPLATE_KWARGS_MAX, TEMPLATE_KWARGS_BYTES_MAX);
+    p->template_kwargs = v;
+    return true;
+}
+
 /* ---- accepted, without effect on the answer ---- */
 
 static bool pass_text(const struct field *f, json_t *v, struct params *p, struct api_error *e)
@@ -344,10 +390,11 @@ static const struct field fields[] = {
     {FIELD("repetition_penalty", BOTH, only_real), .min = 0, .max = 2, .neutral = 1},
     {FIELD("stop_token_ids", BOTH, only_empty), .neutral_text = "an array"},
     {FIELD("use_beam_search", BOTH, only_bool)},
-    {FIELD("add_generation_prompt", CHAT, only_bool), .neutral = 1},
-    {FIELD("continue_final_message", CHAT, only_bool)},
+    {FIELD("continue_final_message", CHAT, take_continue), AT(continue_final_message)},
+    {FIELD("add_generation_prompt", CHAT, take_bool), AT(add_generation_prompt)},
+    {FIELD("documents", CHAT, take_documents)},
     {FIELD("chat_template", CHAT, never)},
-    {FIELD("chat_template_kwargs", CHAT, only_empty), .neutral_text = "an object"},
+    {FIELD("chat_template_kwargs", CHAT, take_template_kwargs)},
     {FIELD("structured_outputs", BOTH, never)},
     {FIELD("guided_json", BOTH, never)},
     {FIELD("guided_regex", BOTH, never)},
@@ -386,7 +433,7 @@ static bool parse_doc(enum endpoint endpoint, struct params *p, struct api_error
 bool params_parse(enum endpoint endpoint, const char *body, size_t len, struct params *out,
                   struct api_error *e)
 {
-    struct params p = {.temperature = 1.0, .top_p = 1.0};
+    struct params p = {.temperature = 1.0, .top_p = 1.0, .add_generation_prompt = true};
     struct reason why = {{0}, {0}};
 
     if (json_parse(body, len, JSON_DEPTH_MAX, &p.doc, &why) != ST_OK)

@@ -19,6 +19,9 @@
 #define STOP_STRING_BYTES_MAX 256 /* the engine's hold-back buffer per sequence */
 #define MODEL_NAME_BYTES_MAX  95  /* fits the usage row's column */
 #define CHOICES_MAX           128 /* OpenAI's bound of n; more than 1 isn't supported yet */
+/* chat_template_kwargs: switches and short texts. A template's look-up of a name passes them all. */
+#define TEMPLATE_KWARGS_MAX       64
+#define TEMPLATE_KWARGS_BYTES_MAX 65536 /* as JSON */
 
 enum endpoint { ENDPOINT_CHAT = 1, ENDPOINT_COMPLETIONS = 2 };
 
@@ -35,7 +38,12 @@ struct params {
     struct engine_stop_string stops[STOP_STRINGS_MAX];
     size_t n_stops;
     enum engine_prompt_kind kind;
-    json_t *messages; /* owned; CHAT: objects of role, content (a string), maybe name */
+    /* CHAT: */
+    json_t *messages;  /* owned: objects of role, content (a string or text parts), maybe name */
+    json_t *documents; /* borrowed from doc: objects, for the chat template; NULL: none */
+    json_t *template_kwargs; /* borrowed from doc: further variables of the template; NULL: none */
+    /* Begin the answer's message, or go on in the last one. */
+    bool add_generation_prompt, continue_final_message;
     const char *text; /* TEXT */
     size_t text_len;
     json_t *ids; /* IDS; borrowed from doc */

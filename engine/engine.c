@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "engine/engine_state.h"
+#include "engine/text/template_content.h"
 
 /* ---- models ---- */
 
@@ -14,9 +15,14 @@ static enum status open_template(struct served_model *m, struct reason *why)
 {
     struct gguf_string source;
 
+    enum status s;
+
     if (!gguf_get_string(m->model->gguf, "tokenizer.chat_template", &source))
         return ST_OK;
-    return template_new(source.data, source.len, &m->template, why);
+    s = template_new(source.data, source.len, &m->template, why);
+    if (s == ST_OK)
+        m->content_forms = template_content_forms(m->template);
+    return s;
 }
 
 static enum status choose_context(const struct engine_config *cfg, const struct model *m,

@@ -73,9 +73,12 @@ struct engine_prepare {
     const struct engine_model *model;
     uint64_t tenant;
     enum engine_prompt_kind kind;
-    json_t
-        *messages; /* CHAT: array of {role, content: string, ...}; borrowed, not shared meanwhile */
-    json_t *extra; /* CHAT: further template variables or NULL */
+    /* CHAT, all borrowed and not shared meanwhile: an array of {role, content, ...} with the
+     * content a string or an array of {type: "text", text}; documents for the template (an array of
+     * objects) and its further variables (an object), or NULL. Of the last two flags at most one:
+     * begin the answer's message, or go on in the last one. */
+    json_t *messages, *documents, *extra;
+    bool add_generation_prompt, continue_final_message;
     const char *text; /* TEXT */
     size_t text_len;
     json_t *id_array; /* IDS: array of integers */

@@ -16,6 +16,7 @@ struct served_model {
     struct model *model;
     struct tokenizer *tokenizer;
     struct template *template; /* NULL: the file has none; chat is refused */
+    unsigned content_forms;    /* of template: engine/text/template_content.h */
     struct stats_cell stats;
     struct backend_target target;
     const struct backend_ops *backend;

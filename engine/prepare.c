@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "engine/engine_state.h"
+#include "engine/text/template_content.h"
 
 /* A prompt over the context is refused with its exact count up to this many contexts; beyond,
  * counting on would only cost the others' time. */
@@ -95,28 +96,42 @@ static enum status encode_rendered(struct engine_prepare *p, const struct render
     return s;
 }
 
-static enum status prepare_chat(struct engine_prepare *p)
+static enum status render(const struct served_model *m, struct engine_prepare *p,
+                          struct rendered *out)
 {
-    const struct served_model *m = served_model_of(p->model);
-    struct template_input in = {.messages = p->messages,
+    json_t *messages = NULL;
+    struct template_input in = {.documents = p->documents,
                                 .extra = p->extra,
                                 .bos_token = tokenizer_bos_text(m->tokenizer),
                                 .eos_token = tokenizer_eos_text(m->tokenizer),
-                                .add_generation_prompt = true,
+                                .add_generation_prompt = p->add_generation_prompt,
+                                .continue_final_message = p->continue_final_message,
                                 .now_s = clock_wall_ms() / 1000};
+    enum status s = template_shape_messages(m->content_forms, p->messages, &messages);
+
+    if (s != ST_OK)
+        return s;
+    in.messages = messages;
+    s = template_render(m->template, &in, out, &p->reason);
+    json_decref(messages);
+    /* A bound of the interpreter was reached: by these messages. */
+    if (s != ST_OK && p->reason.param[0] == '\0')
+        snprintf(p->reason.param, sizeof p->reason.param, "messages");
+    return s == ST_OK || s == ST_NO_MEMORY ? s : ST_INVALID;
+}
+
+static enum status prepare_chat(struct engine_prepare *p)
+{
+    const struct served_model *m = served_model_of(p->model);
     struct rendered r = {0};
     enum status s;
 
     if (m->template == NULL)
         return fail_param(&p->reason, ST_INVALID, "messages",
                           "This model has no chat template; use /v1/completions.");
-    s = template_render(m->template, &in, &r, &p->reason);
-    if (s != ST_OK) {
-        snprintf(p->reason.param, sizeof p->reason.param, "messages");
-        /* A bound of the interpreter was reached: by these messages. */
-        return s == ST_NO_MEMORY ? s : ST_INVALID;
-    }
-    s = encode_rendered(p, &r);
+    s = render(m, p, &r);
+    if (s == ST_OK)
+        s = encode_rendered(p, &r);
     rendered_dispose(&r);
     return s;
 }

@@ -41,10 +41,13 @@ class Rendered(ctypes.Structure):
 class Input(ctypes.Structure):
     _fields_ = [
         ("messages", ctypes.c_void_p),
+        ("tools", ctypes.c_void_p),
+        ("documents", ctypes.c_void_p),
         ("extra", ctypes.c_void_p),
         ("bos_token", ctypes.c_char_p),
         ("eos_token", ctypes.c_char_p),
         ("add_generation_prompt", ctypes.c_bool),
+        ("continue_final_message", ctypes.c_bool),
         ("now_s", ctypes.c_longlong),
         ("output_max_bytes", ctypes.c_size_t),
     ]
@@ -53,7 +56,8 @@ class Input(ctypes.Structure):
 class Ours:
     def __init__(self, folder):
         lib = pathlib.Path(folder) / "template.so"
-        sources = sorted(ROOT.glob("engine/text/jinja_*.c")) + [ROOT / "engine/text/template.c"]
+        sources = sorted(ROOT.glob("engine/text/jinja_*.c")) + sorted(
+            ROOT.glob("engine/text/template*.c"))
         sources += [ROOT / "base" / f"{n}.c" for n in ("arena", "buf", "json", "status", "utf8")]
         subprocess.run(
             ["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O1", "-g", "-shared", "-fPIC", f"-I{ROOT}"]
@@ -70,6 +74,8 @@ class Ours:
         self.lib.status_name.restype = ctypes.c_char_p
 
     def json(self, value):
+        if value is None:
+            return None
         text = json.dumps(value).encode()
         return self.jansson.json_loadb(text, len(text), 0, None)  # small, and left to the process
 
@@ -81,9 +87,10 @@ class Ours:
                                        ctypes.byref(why))
         if status == 0:
             given = Input(
-                self.json(case.get("messages", [])), self.json(case.get("extra", {})),
+                self.json(case.get("messages", [])), self.json(case.get("tools")),
+                self.json(case.get("documents")), self.json(case.get("extra", {})),
                 case.get("bos", "").encode(), case.get("eos", "").encode(),
-                case.get("gen", False), jinja_reference.NOW, 0,
+                case.get("gen", False), case.get("continue", False), jinja_reference.NOW, 0,
             )
             status = self.lib.template_render(template, ctypes.byref(given), ctypes.byref(out),
                                               ctypes.byref(why))

@@ -1,6 +1,10 @@
 """The reference for our chat template interpreter: jinja2 set up as Hugging Face's
-apply_chat_template sets it up. Needs the PyPI package jinja2 (3.1)."""
+apply_chat_template sets it up. Needs the PyPI package jinja2 (3.1).
 
+A case is what a template gets: messages, tools, documents, extra (further variables), bos, eos, gen
+(add_generation_prompt), continue (continue_final_message)."""
+
+import copy
 import datetime
 import json
 
@@ -10,6 +14,7 @@ import jinja2.nodes
 import jinja2.sandbox
 
 NOW = 1735689600  # 2025-01-01 00:00:00 UTC
+TAG = "CONTINUE_FINAL_MESSAGE_TAG "  # apply_chat_template's own: some templates look for it
 
 
 class Generation(jinja2.ext.Extension):
@@ -45,16 +50,40 @@ def environment():
     return env
 
 
+def tag_last(messages):
+    """A copy with the tag after the last message's text, and that text."""
+    messages = copy.deepcopy(messages)
+    last = messages[-1]
+    if isinstance(last["content"], list):
+        last = next(p for p in reversed(last["content"]) if "text" in p)
+    name = "text" if "text" in last else "content"
+    text = last[name]
+    last[name] = text + TAG
+    return messages, text
+
+
+def cut_at_tag(rendered, text):
+    if text.strip() not in rendered:
+        raise ValueError("the last message is not in the text")
+    at = rendered.rindex(TAG.strip())
+    return rendered[:at] if rendered[at:].startswith(TAG) else rendered[:at].rstrip()
+
+
 def render(env, source, case):
     """(True, text) or (False, message)."""
+    messages, last = case.get("messages", []), None
     try:
+        if case.get("continue"):
+            messages, last = tag_last(messages)
         text = env.from_string(source).render(
             **case.get("extra", {}),
             bos_token=case.get("bos", ""),
             eos_token=case.get("eos", ""),
-            messages=case.get("messages", []),
+            messages=messages,
+            tools=case.get("tools"),
+            documents=case.get("documents"),
             add_generation_prompt=case.get("gen", False),
         )
-        return True, text
+        return True, text if last is None else cut_at_tag(text, last)
     except Exception as e:  # whatever a template makes Python raise is a failed render
         return False, f"{type(e).__name__}: {e}"

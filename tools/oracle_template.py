@@ -4,11 +4,15 @@ the templates beside it and of the snippets below.
 
     python3 -m venv V && V/bin/pip install jinja2
     V/bin/python tools/oracle_template.py
+    V/bin/python tools/oracle_template.py --real $(sh tools/fetch_templates.sh)
 
 The templates (tests/data/templates/*.jinja) are ours, in the manner of the families in use, except
 smollm2.jinja, which is the demo model's. A case that fails holds "error": the message where the
-template raised it, else null."""
+template raised it, else null. With --real it makes real.json instead: of templates that are not
+ours, it holds the SHA-256 sums of what comes out."""
 
+import argparse
+import hashlib
 import json
 import pathlib
 
@@ -59,12 +63,12 @@ CONVERSATIONS = {
                                       {"type": "text", "text": "here"}])]},
     "thinking": {"messages": [m("user", "2+2?"), m("assistant", "<think>\nadd\n</think>\n\n4"),
                               m("user", "3+3?"), m("assistant", "6", reasoning_content="\nsum\n")]},
-    "tools": {"messages": [m("system", "S"), m("user", "Weather?")], "extra": {"tools": TOOLS}},
+    "tools": {"messages": [m("system", "S"), m("user", "Weather?")], "tools": TOOLS},
     "tool call": {"messages": [
         m("user", "Weather?"),
         m("assistant", None, tool_calls=[call("get_weather", {"city": "Łódź", "days": [1, 2.5]})]),
         m("tool", "{\"t\": -3}", tool_call_id="abcdefghi"), m("assistant", "Cold.")],
-        "extra": {"tools": TOOLS}},
+        "tools": TOOLS},
     "two calls": {"messages": [
         m("user", "Both"),
         m("assistant", "So:", tool_calls=[call("noop", {}), call("noop", {"a": None, "b": True},
@@ -74,8 +78,54 @@ CONVERSATIONS = {
         m("user", "Go"), m("assistant", "", tool_calls=[call("f", "{\"x\": \"<&'>\"}")]),
         m("user", "<tool_response>\nok\n</tool_response>")]},
     "settings": {"messages": [m("user", "q")], "extra": {
-        "enable_thinking": False, "date_string": "tomorrow", "tools_with_user": False,
-        "documents": [{"title": "A", "text": "x\ny"}, {"title": "B & <c>", "text": ""}]}},
+        "enable_thinking": False, "date_string": "tomorrow", "tools_with_user": False},
+        "documents": [{"title": "A", "text": "x\ny"}, {"title": "B & <c>", "text": ""}]},
+    "go on": {"messages": [m("user", "a"), m("assistant", " Once upon ")], "gen": False,
+              "continue": True},
+    "go on in parts": {"messages": [m("user", "a"), m("assistant", [
+        {"type": "text", "text": "x"}, {"type": "text", "text": "Once"}])], "gen": False,
+        "continue": True},
+    "go on with tag": {"messages": [m("user", jinja_reference.TAG), m("assistant", "b")],
+                       "gen": False, "continue": True},
+}
+
+# More of what real templates look at; too much of it for every template of ours.
+REAL_CONVERSATIONS = {
+    "thinking on": {"messages": [m("system", "S"), m("user", "q"), m(
+        "assistant", "a", reasoning_content="because", thinking="because"), m("user", "r")],
+        "extra": {"enable_thinking": True, "thinking": True, "reasoning_effort": "high"}},
+    "thinking off": {"messages": [m("user", "q"), m("assistant", "<think>x</think>a"), m("user", "r")],
+                     "extra": {"enable_thinking": False, "thinking": False,
+                               "reasoning_effort": "low", "clear_thinking": True}},
+    "agent": {"messages": [
+        m("system", "S"), m("user", "Weather and noise"),
+        m("assistant", "", reasoning_content="Two calls.", tool_plan="Plan.", tool_calls=[
+            call("get_weather", {"city": "Oslo", "options": {"u": [1, None, True]}}, id="aaaaaaaaa"),
+            call("noop", {}, id="bbbbbbbbb")]),
+        m("tool", "{\"t\": -3}", tool_call_id="aaaaaaaaa", name="get_weather"),
+        m("tool", "quiet", tool_call_id="bbbbbbbbb", name="noop"),
+        m("assistant", "Cold and quiet."), m("user", "Thanks <|im_end|>")], "tools": TOOLS},
+    "agent goes on": {"messages": [
+        m("user", "Weather"), m("assistant", "I look.", tool_calls=[call("get_weather", {"city": "X"})]),
+        m("tool", [{"type": "text", "text": "cold"}], tool_call_id="abcdefghi", name="get_weather")],
+        "tools": TOOLS},
+    "developer": {"messages": [m("developer", "D"), m("user", "u")], "tools": TOOLS},
+    "parts everywhere": {"messages": [
+        m("system", [{"type": "text", "text": "S"}]),
+        m("user", [{"type": "text", "text": "one"}, {"type": "text", "text": " two\n"}]),
+        m("assistant", [{"type": "text", "text": "three"}]), m("user", [{"type": "text", "text": ""}])]},
+    "grounded": {"messages": [m("user", "q")], "documents": [
+        {"doc_id": 1, "title": "A", "text": "x\ny"}, {"doc_id": "two", "title": "B", "text": "é"}],
+        "extra": {"controls": {"citations": True, "length": "long"}, "citation_options": "fast"}},
+    "white space kept": {"messages": [m("system", " s \n"), m("user", "\tu "), m("assistant", " a\n"),
+                                      m("user", " ")]},
+    "names": {"messages": [m("user", "hi", name="ann"), m("assistant", "yo", name="bob"),
+                           m("user", "x", name="ann")]},
+    "calls in a row": {"messages": [
+        m("user", "q"), m("assistant", None, tool_calls=[call("noop", {})]),
+        m("tool", "", tool_call_id="abcdefghi"),
+        m("assistant", None, tool_calls=[call("noop", {"deep": {"a": [1.5, {"b": None}]}})]),
+        m("tool", "日本", tool_call_id="abcdefghi")], "tools": TOOLS},
 }
 
 DATA = {"n": 3, "f": 2.5, "s": "Hello wORLD", "l": [3, 1, 2], "t": True, "z": None,
@@ -192,9 +242,15 @@ SNIPPETS = [
 ]
 
 
-def add(cases, env, template, source, name, case):
+def sha256(text):
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def add(cases, env, template, source, name, case, hashed=False):
     ok, text = jinja_reference.render(env, source, case)
-    if not ok:
+    if hashed:
+        result = {"sha256": sha256(text)} if ok else {"error": None}
+    elif not ok:
         raised = text.startswith("TemplateError: ")
         result = {"error": text.removeprefix("TemplateError: ") if raised else None}
     else:
@@ -202,8 +258,48 @@ def add(cases, env, template, source, name, case):
     cases.append({"template": template, "name": name, "input": case, **result})
 
 
+def share_inputs(cases):
+    """Each input once: conversations are shared by many cases."""
+    inputs = []
+    for case in cases:
+        if case["input"] not in inputs:
+            inputs.append(case["input"])
+        case["input"] = inputs.index(case["input"])
+    return inputs
+
+
+def write(name, data):
+    text = json.dumps(data, indent=1, ensure_ascii=True)
+    (FOLDER / name).write_text(text + "\n", encoding="ascii")
+    failed = sum("error" in c for c in data["cases"])
+    print(f"{len(data['cases'])} cases, {failed} of them fail in jinja2")
+
+
+def real(env, folder):
+    templates, cases = {}, []
+    for path in sorted(pathlib.Path(folder).glob("*.jinja")):
+        source = path.read_bytes().decode()
+        templates[path.stem] = sha256(source)
+        for name, conversation in {**CONVERSATIONS, **REAL_CONVERSATIONS}.items():
+            for gen in (True, False):
+                case = {"bos": "<s>", "eos": "</s>", "gen": gen, **conversation}
+                if case["gen"] == gen:
+                    add(cases, env, path.stem, source, f"{path.stem}: {name}, gen={gen}", case,
+                        hashed=True)
+    write("real.json", {
+        "made_by": "tools/oracle_template.py --real with jinja2 3.1, of "
+                   + pathlib.Path(folder).resolve().name,
+        "now": jinja_reference.NOW, "templates": templates, "inputs": share_inputs(cases),
+        "cases": cases})
+
+
 def main():
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--real", metavar="FOLDER")
+    folder = arguments.parse_args().real
     env = jinja_reference.environment()
+    if folder is not None:
+        return real(env, folder)
     templates = {p.stem: p.read_text(encoding="utf-8") for p in sorted(FOLDER.glob("*.jinja"))}
     cases = []
     for template, source in templates.items():
@@ -217,18 +313,9 @@ def main():
         for i, source in enumerate(sources):
             templates[f"{kind} {i}"] = source
             add(cases, env, f"{kind} {i}", source, f"{kind} {i}", given)
-    # Each input once: conversations are shared by many cases.
-    inputs = []
-    for case in cases:
-        if case["input"] not in inputs:
-            inputs.append(case["input"])
-        case["input"] = inputs.index(case["input"])
-    data = {"made_by": "tools/oracle_template.py with jinja2 3.1", "now": jinja_reference.NOW,
-            "templates": templates, "inputs": inputs, "cases": cases}
-    text = json.dumps(data, indent=1, ensure_ascii=True)
-    (FOLDER / "cases.json").write_text(text + "\n", encoding="ascii")
-    failed = sum("error" in c for c in cases)
-    print(f"{len(cases)} cases, {failed} of them fail in jinja2")
+    write("cases.json", {
+        "made_by": "tools/oracle_template.py with jinja2 3.1", "now": jinja_reference.NOW,
+        "templates": templates, "inputs": share_inputs(cases), "cases": cases})
 
 
 if __name__ == "__main__":

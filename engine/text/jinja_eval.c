@@ -7,11 +7,14 @@
 struct jval jinja_lookup_name(struct jinja *j, const char *name)
 {
     const struct jfunc *global;
+    size_t seen = 0;
 
     for (const struct jinja_scope *s = j->scope; s != NULL; s = s->parent) {
         for (const struct jinja_binding *b = s->vars; b != NULL; b = b->next) {
             if (strcmp(b->name, name) == 0)
                 return b->value;
+            if (++seen % 8 == 0 && !jinja_charge(j, 1))
+                return jv_none();
         }
         if (!jinja_charge(j, 1))
             return jv_none();

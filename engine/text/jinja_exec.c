@@ -49,16 +49,17 @@ static struct jinja_binding *new_binding(struct jinja *j)
 void jinja_bind(struct jinja *j, const char *name, struct jval v)
 {
     struct jinja_binding *b;
+    size_t seen = 0;
 
-    if (!jinja_charge(j, 1))
-        return;
     for (b = j->scope->vars; b != NULL; b = b->next) {
+        if (!jinja_charge(j, seen++ % 8 == 0))
+            return;
         if (strcmp(b->name, name) == 0) {
             b->value = v;
             return;
         }
     }
-    b = new_binding(j);
+    b = jinja_charge(j, 1) ? new_binding(j) : NULL;
     if (b == NULL)
         return;
     *b = (struct jinja_binding){j->scope->vars, name, v};

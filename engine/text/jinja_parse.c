@@ -240,6 +240,8 @@ static void parse_params(struct parser *p, struct jmacro_def *m)
         const char **params = parser_alloc(p, m->n_params + 1, sizeof *params);
         struct expr *value = NULL;
 
+        if (m->n_params == JINJA_ARGUMENTS_MAX)
+            parser_fail(p, ST_TOO_LARGE, "has a macro with too many parameters");
         if (params == NULL)
             return;
         if (m->n_params != 0)

@@ -37,6 +37,8 @@ static void parse_args(struct parser *p, struct expr *call)
 
     parser_advance(p);
     while (p->status == ST_OK && p->cur.type != TOK_RPAREN) {
+        if (args.n + named.n == JINJA_ARGUMENTS_MAX)
+            parser_fail(p, ST_TOO_LARGE, "has a call with too many arguments");
         parse_argument(p, call, &args, &named);
         if (!parser_skip(p, TOK_COMMA))
             break;

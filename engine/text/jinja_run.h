@@ -20,6 +20,8 @@
 /* Nesting of a template's text, and length of its chains of operators (left-leaning trees). */
 #define JINJA_PARSE_DEPTH_MAX 100
 #define JINJA_TREE_DEPTH_MAX  500
+/* Arguments of a call and parameters of a macro: they are matched one by one. */
+#define JINJA_ARGUMENTS_MAX 255
 /* Nesting of evaluation: a few hundred bytes of C stack each, and threads have 8 MiB. */
 #define JINJA_EVAL_DEPTH_MAX  3000
 #define JINJA_MACRO_DEPTH_MAX 200

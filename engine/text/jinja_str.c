@@ -27,12 +27,14 @@ int64_t jinja_int_arg(struct jinja *j, struct jval v, int64_t missing)
 }
 
 /* Bytes of the character at s if it is one to strip (chars NULL: white space); 0: it stays. */
-static size_t strippable(const char *s, size_t len, const struct jstr *chars)
+static size_t strippable(struct jinja *j, const char *s, size_t len, const struct jstr *chars)
 {
     int n = utf8_decode(s, len, NULL);
 
     if (chars == NULL)
         return lex_space(s, len);
+    if (!jinja_charge(j, chars->len / 64))
+        return 0;
     return memmem(chars->data, chars->len, s, (size_t)n) != NULL ? (size_t)n : 0;
 }
 
@@ -42,14 +44,14 @@ const struct jstr *jinja_strip(struct jinja *j, const struct jstr *s, const stru
     size_t from = 0, to = s->len, n;
 
     while ((sides & STRIP_LEFT) != 0 && from < to &&
-           (n = strippable(s->data + from, to - from, chars)) != 0)
+           (n = strippable(j, s->data + from, to - from, chars)) != 0)
         from += n;
     while ((sides & STRIP_RIGHT) != 0 && to > from) {
         size_t last = to - 1;
 
         while (last > from && (s->data[last] & 0xC0) == 0x80)
             last--;
-        if (strippable(s->data + last, to - last, chars) == 0)
+        if (strippable(j, s->data + last, to - last, chars) == 0)
             break;
         to = last;
     }
@@ -85,9 +87,9 @@ static struct jval str_splitlines(struct jinja *j, struct jval self, const struc
     return jv_seq(jinja_splitlines(j, self.s, jv_is_true(a[0])));
 }
 
-static bool has_affix(const struct jstr *s, const struct jstr *affix, bool end)
+static bool has_affix(struct jinja *j, const struct jstr *s, const struct jstr *affix, bool end)
 {
-    return affix->len <= s->len &&
+    return affix->len <= s->len && jinja_charge(j, affix->len / 256) &&
            memcmp(s->data + (end ? s->len - affix->len : 0), affix->data, affix->len) == 0;
 }
 
@@ -101,9 +103,9 @@ static struct jval affix(struct jinja *j, struct jval self, const struct jval *a
         return jv_none();
     }
     if (!jv_is_seq(a[0], SEQ_TUPLE))
-        return jv_bool(has_affix(self.s, jinja_string_arg(j, a[0]), end));
+        return jv_bool(has_affix(j, self.s, jinja_string_arg(j, a[0]), end));
     for (size_t i = 0; i < a[0].seq->n && jinja_charge(j, 1); i++)
-        any = any || has_affix(self.s, jinja_string_arg(j, a[0].seq->items[i]), end);
+        any = any || has_affix(j, self.s, jinja_string_arg(j, a[0].seq->items[i]), end);
     return jv_bool(any);
 }
 
@@ -121,7 +123,7 @@ static struct jval remove_affix(struct jinja *j, struct jval self, const struct 
 {
     const struct jstr *s = self.s, *cut = jinja_string_arg(j, a[0]);
 
-    if (!has_affix(s, cut, end))
+    if (!has_affix(j, s, cut, end))
         return self;
     return jv_str(js_slice(j, s, end ? 0 : cut->len, end ? s->len - cut->len : s->len));
 }

@@ -109,16 +109,23 @@ static struct jval is_callable(struct jinja *j, struct jval v, const struct jval
                    v.type == JT_UNDEFINED);
 }
 
+static struct jval has_case(struct jinja *j, struct jval v, bool upper)
+{
+    const struct jstr *s = jinja_str(j, v);
+
+    return jv_bool(jinja_charge(j, s->len / 16) && jinja_has_case(s, upper));
+}
+
 static struct jval is_upper(struct jinja *j, struct jval v, const struct jval *a)
 {
     (void)a;
-    return jv_bool(jinja_has_case(jinja_str(j, v), true));
+    return has_case(j, v, true);
 }
 
 static struct jval is_lower(struct jinja *j, struct jval v, const struct jval *a)
 {
     (void)a;
-    return jv_bool(jinja_has_case(jinja_str(j, v), false));
+    return has_case(j, v, false);
 }
 
 static bool is_multiple(struct jinja *j, struct jval v, struct jval of)

@@ -121,22 +121,23 @@ void jv_dict_push(struct jinja *j, struct jdict *d, struct jval key, struct jval
     d->values[d->n++] = value;
 }
 
-static bool is_hashable(struct jval v)
+static bool is_hashable(struct jinja *j, struct jval v)
 {
-    if (v.type == JT_DICT || jv_is_seq(v, SEQ_LIST))
+    bool hashable = v.type != JT_DICT && !jv_is_seq(v, SEQ_LIST);
+
+    if (!jv_is_seq(v, SEQ_TUPLE))
+        return hashable;
+    if (!jinja_enter_value(j))
         return false;
-    if (jv_is_seq(v, SEQ_TUPLE)) {
-        for (size_t i = 0; i < v.seq->n; i++) {
-            if (!is_hashable(v.seq->items[i]))
-                return false;
-        }
-    }
-    return true;
+    for (size_t i = 0; hashable && i < v.seq->n; i++)
+        hashable = jinja_charge(j, i % 8 == 0) && is_hashable(j, v.seq->items[i]);
+    jinja_leave_value(j);
+    return hashable;
 }
 
 static struct jval *dict_find(struct jinja *j, const struct jdict *d, struct jval key)
 {
-    if (!is_hashable(key)) {
+    if (!is_hashable(j, key)) {
         jinja_raise(j, "unhashable type: '%s'", jv_type_name(key));
         return NULL;
     }
@@ -229,7 +230,7 @@ static bool seq_equal(struct jinja *j, const struct jseq *a, const struct jseq *
     if (a->kind != b->kind || a->kind == SEQ_GENERATOR || a->n != b->n)
         return false;
     for (size_t i = 0; i < a->n; i++) {
-        if (!jv_equal(j, a->items[i], b->items[i]))
+        if (!jinja_charge(j, i % 8 == 0) || !jv_equal(j, a->items[i], b->items[i]))
             return false;
     }
     return true;

@@ -6,6 +6,8 @@
 #include "base/utf8.h"
 #include "engine/text/jinja_eval.h"
 #include "engine/text/jinja_parse.h"
+#include "engine/text/jinja_tables.h"
+#include "engine/text/template_continue.h"
 
 /* The longest chat templates in use are below 30 KiB. */
 #define SOURCE_BYTES_MAX ((size_t)1024 * 1024)
@@ -73,9 +75,75 @@ void rendered_dispose(struct rendered *r)
     *r = (struct rendered){0};
 }
 
-/* Variables as Hugging Face's apply_chat_template passes them: the extra ones first, so that they
- * can't take the place of the others. */
-static void bind_input(struct jinja *j, const struct template_input *in)
+/* Names that further variables must leave alone: the request's own, and functions. */
+static bool is_taken(const char *name)
+{
+    static const char *const own[] = {"messages",  "tools",
+                                      "documents", "add_generation_prompt",
+                                      "bos_token", "continue_final_message",
+                                      "eos_token"};
+
+    for (size_t i = 0; i < COUNT_OF(own); i++) {
+        if (strcmp(name, own[i]) == 0)
+            return true;
+    }
+    return jinja_global(name) != NULL;
+}
+
+static enum status check_input(const struct template_input *in, struct reason *why)
+{
+    json_t *extra = (json_t *)(uintptr_t)in->extra; /* only read */
+
+    if (in->add_generation_prompt && in->continue_final_message)
+        return fail_param(why, ST_INVALID, "continue_final_message",
+                          "'continue_final_message' and 'add_generation_prompt' can't both be "
+                          "true: the prompt ends in the last message or begins a new one.");
+    for (void *it = json_object_iter(extra); it != NULL; it = json_object_iter_next(extra, it)) {
+        if (is_taken(json_object_iter_key(it)))
+            return fail_param(why, ST_INVALID, "chat_template_kwargs",
+                              "'chat_template_kwargs' can't set '%s', which has another meaning in "
+                              "templates.",
+                              json_object_iter_key(it));
+    }
+    return ST_OK;
+}
+
+/* Many templates write '<|' + role + '|>': with the role taken for a user's text that would be no
+ * control token. A role that is one of these words holds nothing of a user's. */
+static void mark_role(struct jinja *j, struct jdict *message)
+{
+    static const char *const roles[] = {"system", "developer", "user", "assistant", "tool"};
+
+    for (size_t i = 0; i < message->n; i++) {
+        struct jval *v = &message->values[i];
+
+        if (v->type != JT_STRING || !js_is(message->keys[i].s, "role"))
+            continue;
+        for (size_t k = 0; k < COUNT_OF(roles); k++) {
+            if (js_is(v->s, roles[k]))
+                v->s = js_new(j, roles[k], strlen(roles[k]), true);
+        }
+    }
+}
+
+/* *text receives the last message's, where it is to be continued. */
+static void bind_messages(struct jinja *j, const struct template_input *in,
+                          const struct jstr **text)
+{
+    struct jval v = jinja_from_json(j, in->messages);
+
+    for (size_t i = 0; v.type == JT_SEQ && i < v.seq->n; i++) {
+        if (v.seq->items[i].type == JT_DICT)
+            mark_role(j, v.seq->items[i].dict);
+    }
+    if (in->continue_final_message)
+        *text = template_tag_last(j, v);
+    jinja_bind(j, "messages", v);
+}
+
+/* Variables as Hugging Face's apply_chat_template passes them: tools and documents are always
+ * defined. */
+static void bind_input(struct jinja *j, const struct template_input *in, const struct jstr **text)
 {
     json_t *extra = (json_t *)(uintptr_t)in->extra; /* only read */
     const char *tokens[] = {in->bos_token, in->eos_token};
@@ -87,29 +155,31 @@ static void bind_input(struct jinja *j, const struct template_input *in)
         if (tokens[i] != NULL)
             jinja_bind(j, names[i], jv_str(js_new(j, tokens[i], strlen(tokens[i]), true)));
     }
-    jinja_bind(j, "messages", jinja_from_json(j, in->messages));
+    bind_messages(j, in, text);
+    jinja_bind(j, "tools", jinja_from_json(j, in->tools));
+    jinja_bind(j, "documents", jinja_from_json(j, in->documents));
     jinja_bind(j, "add_generation_prompt", jv_bool(in->add_generation_prompt));
 }
 
 /* Copies the output out of the arena. */
-static enum status take(const struct jtext *t, struct rendered *out)
+static enum status take(const struct jstr *s, struct rendered *out)
 {
-    struct rendered r = {.len = t->len, .n_spans = t->n_runs};
+    struct rendered r = {.len = s->len};
     size_t start = 0;
 
-    r.text = malloc(t->len + 1);
-    r.spans = calloc(t->n_runs + 1, sizeof *r.spans);
+    r.text = malloc(s->len + 1);
+    r.spans = calloc(s->n_runs, sizeof *r.spans);
     if (r.text == NULL || r.spans == NULL) {
         rendered_dispose(&r);
         return ST_NO_MEMORY;
     }
-    if (t->len != 0)
-        memcpy(r.text, t->data, t->len);
-    r.text[t->len] = '\0';
-    for (size_t i = 0; i < t->n_runs; i++) {
-        size_t end = t->runs[i].end;
+    memcpy(r.text, s->data, s->len);
+    r.text[s->len] = '\0';
+    for (size_t i = 0; start < s->len; i++) {
+        size_t end = s->runs[i].end < s->len ? s->runs[i].end : s->len;
 
-        r.spans[i] = (struct rendered_span){start, end - start, t->runs[i].from_template};
+        r.spans[r.n_spans++] =
+            (struct rendered_span){start, end - start, s->runs[i].from_template};
         start = end;
     }
     *out = r;
@@ -125,18 +195,24 @@ enum status template_render(const struct template *t, const struct template_inpu
                       .now_s = in->now_s,
                       .output_max =
                           in->output_max_bytes != 0 ? in->output_max_bytes : JINJA_OUTPUT_MAX};
+    const struct jstr *last = &js_empty, *all;
     struct jtext text;
-    enum status s;
+    enum status s = check_input(in, why);
 
+    if (s != ST_OK)
+        return s;
     arena_init(&j.arena, JINJA_MEMORY_MAX);
     jt_init(&text, &j);
     j.out = &text;
     j.scope = jinja_scope_new(&j, NULL);
     if (j.scope != NULL) {
-        bind_input(&j, in);
+        bind_input(&j, in, &last);
         jinja_run_body(&j, t->body);
     }
-    s = j.status != ST_OK ? j.status : take(&text, out);
+    all = jt_finish(&text);
+    if (in->continue_final_message)
+        all = template_cut_at_tag(&j, all, last);
+    s = j.status != ST_OK ? j.status : take(all, out);
     arena_dispose(&j.arena);
     return s;
 }

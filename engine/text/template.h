@@ -21,8 +21,9 @@ void template_free(struct template *t); /* NULL is fine */
 
 /* Rendered text as stretches that remember where they came from: from_template is set on bytes that
  * are literal in the template or are string constants in its expressions (and bos_token,
- * eos_token), clear on bytes that come from values of the request. The tokenizer matches control
- * tokens only in the former. */
+ * eos_token, and the role of a message where it is one of the protocol's words, since templates
+ * build control tokens like <|user|> from it), clear on bytes that come from values of the request.
+ * The tokenizer matches control tokens only in the former. */
 struct rendered_span {
     size_t start, len; /* into text */
     bool from_template;
@@ -36,17 +37,22 @@ struct rendered {
 void rendered_dispose(struct rendered *r);
 
 struct template_input {
-    const json_t *messages; /* array of objects; role and content checked by the caller */
-    const json_t *extra;    /* object of further variables (tools, documents, kwargs) or NULL */
+    const json_t *messages;  /* array of objects; role and content checked by the caller */
+    const json_t *tools;     /* array, or NULL: the template sees none */
+    const json_t *documents; /* array of objects, or NULL: the template sees none */
+    const json_t *extra;     /* object of further variables (chat_template_kwargs), or NULL */
     const char *bos_token, *eos_token;
     bool add_generation_prompt;
-    long long now_s;         /* Unix time for strftime_now */
-    size_t output_max_bytes; /* 0: 16 MiB */
+    bool continue_final_message; /* end in the last message, after its text */
+    long long now_s;             /* Unix time for strftime_now */
+    size_t output_max_bytes;     /* 0: 16 MiB */
 };
 
-/* ST_INVALID with the template's own message: it called raise_exception. ST_TOO_LARGE, ST_TIMEOUT:
- * a bound was reached. Other failures of the template on this input: ST_INVALID and what happened.
- */
+/* ST_INVALID with the template's own message: it called raise_exception. ST_INVALID naming the
+ * field: chat_template_kwargs (`extra` has a name that is taken), continue_final_message (together
+ * with add_generation_prompt, or the last message's text can't be found in what was rendered).
+ * ST_TOO_LARGE, ST_TIMEOUT: a bound was reached. Other failures of the template on this input:
+ * ST_INVALID and what happened. */
 MUST_CHECK enum status template_render(const struct template *t, const struct template_input *in,
                                        struct rendered *out, struct reason *why);
 

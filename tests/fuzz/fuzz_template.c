@@ -6,6 +6,7 @@
 
 #include "base/utf8.h"
 #include "engine/text/template.h"
+#include "engine/text/template_content.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -41,6 +42,19 @@ static void check(const struct rendered *r, bool mark_is_foreign)
         abort();
 }
 
+/* Each message comes out, whatever the template says of its forms. */
+static void check_shapes(const struct template *t, json_t *messages)
+{
+    unsigned forms = template_content_forms(t);
+    json_t *shaped = NULL;
+
+    if ((forms & ~(unsigned)(CONTENT_TEXT | CONTENT_PARTS)) != 0 || forms == 0 ||
+        template_shape_messages(forms, messages, &shaped) != ST_OK ||
+        json_array_size(shaped) != json_array_size(messages))
+        abort();
+    json_decref(shaped);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const char *source = (const char *)data;
@@ -67,6 +81,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (template_render(t, &in, &r, &why) == ST_OK)
         check(&r, foreign);
     rendered_dispose(&r);
+    in.add_generation_prompt = false;
+    in.continue_final_message = true;
+    in.tools = in.documents = messages;
+    if (template_render(t, &in, &r, &why) == ST_OK)
+        check(&r, foreign);
+    rendered_dispose(&r);
+    check_shapes(t, messages);
     template_free(t);
     json_decref(messages);
     json_decref(extra);

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "api/params.h"
@@ -132,6 +133,12 @@ static const struct bad_case bad_cases[] = {
     CHAT("\"ignore_eos\":1", TYPE, "ignore_eos"),
     CHAT("\"repetition_penalty\":1.2", UNSUPPORTED, "repetition_penalty"),
     CHAT("\"guided_json\":{}", UNSUPPORTED, "guided_json"),
+    CHAT("\"add_generation_prompt\":1", TYPE, "add_generation_prompt"),
+    CHAT("\"continue_final_message\":\"yes\"", TYPE, "continue_final_message"),
+    CHAT("\"documents\":{}", TYPE, "documents"),
+    CHAT("\"documents\":[{},\"x\"]", TYPE, "documents[1]"),
+    CHAT("\"chat_template\":\"x\"", UNSUPPORTED, "chat_template"),
+    CHAT("\"chat_template_kwargs\":[]", TYPE, "chat_template_kwargs"),
     COMP("\"echo\":true", UNSUPPORTED, "echo"),
     COMP("\"suffix\":\"x\"", UNSUPPORTED, "suffix"),
     COMP("\"best_of\":2", UNSUPPORTED, "best_of"),
@@ -221,9 +228,101 @@ static void messages_become_plain_ones(void **state)
     assert_true(params_parse(ENDPOINT_CHAT, body, sizeof body - 1, &p, &e));
     assert_string_equal(json_string_value(json_object_get(json_array_get(p.messages, 0), "role")),
                         "system");
-    assert_string_equal(content_at(&p, 1), "ab");
     assert_string_equal(content_at(&p, 2), "");
     params_dispose(&p);
+}
+
+static void text_parts_arrive_as_parts_without_foreign_members(void **state)
+{
+    static const char body[] =
+        "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
+        "{\"type\":\"text\",\"text\":\"b\",\"cache_control\":{}}]}]}";
+    json_t *want = json_loads("[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\"}]",
+                              0, NULL);
+    struct api_error e = {0};
+    struct params p;
+
+    (void)state;
+    assert_true(params_parse(ENDPOINT_CHAT, body, sizeof body - 1, &p, &e));
+    assert_true(json_equal(json_object_get(json_array_get(p.messages, 0), "content"), want));
+    params_dispose(&p);
+    json_decref(want);
+}
+
+struct ending {
+    const char *members;
+    bool add_generation_prompt, continue_final_message;
+};
+
+static void a_message_to_be_continued_needs_no_new_one(void **state)
+{
+    static const struct ending cases[] = {
+        {"", true, false},
+        {",\"add_generation_prompt\":false", false, false},
+        {",\"continue_final_message\":true", false, true},
+        {",\"continue_final_message\":false", true, false},
+        {",\"continue_final_message\":true,\"add_generation_prompt\":null", false, true},
+        {",\"add_generation_prompt\":true,\"continue_final_message\":true", true, true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct api_error e = {0};
+        struct params p;
+        char body[256];
+
+        snprintf(body, sizeof body, "%s%s}", HEAD, cases[i].members);
+        assert_true(params_parse(ENDPOINT_CHAT, body, strlen(body), &p, &e));
+        assert_int_equal(p.add_generation_prompt, cases[i].add_generation_prompt);
+        assert_int_equal(p.continue_final_message, cases[i].continue_final_message);
+        params_dispose(&p);
+    }
+}
+
+static bool takes_kwargs(json_t *kwargs)
+{
+    json_t *doc = json_pack("{s:s, s:[{s:s, s:s}], s:o}", "model", "m", "messages", "role", "user",
+                            "content", "hi", "chat_template_kwargs", kwargs);
+    char *body = json_dumps(doc, 0);
+    struct api_error e = {0};
+    struct params p;
+    bool ok;
+
+    assert_non_null(body);
+    ok = params_parse(ENDPOINT_CHAT, body, strlen(body), &p, &e);
+    assert_true(ok || (e.kind == ERROR_VALUE && strcmp(e.reason.param, "chat_template_kwargs") == 0));
+    if (ok) {
+        assert_int_equal(json_object_size(p.template_kwargs), json_object_size(kwargs));
+        params_dispose(&p);
+    }
+    free(body);
+    json_decref(doc);
+    return ok;
+}
+
+static json_t *object_of(size_t members, size_t bytes_each)
+{
+    json_t *object = json_object();
+
+    for (size_t i = 0; i < members; i++) {
+        char name[16], *text = calloc(1, bytes_each + 1);
+
+        assert_non_null(text);
+        memset(text, 'x', bytes_each);
+        snprintf(name, sizeof name, "k%zu", i);
+        assert_int_equal(json_object_set_new(object, name, json_string(text)), 0);
+        free(text);
+    }
+    return object;
+}
+
+static void template_kwargs_are_bounded(void **state)
+{
+    (void)state;
+    assert_true(takes_kwargs(object_of(TEMPLATE_KWARGS_MAX, 5)));
+    assert_false(takes_kwargs(object_of(TEMPLATE_KWARGS_MAX + 1, 5)));
+    assert_true(takes_kwargs(object_of(1, TEMPLATE_KWARGS_BYTES_MAX - 9))); /* {"k0":"..."} */
+    assert_false(takes_kwargs(object_of(1, TEMPLATE_KWARGS_BYTES_MAX - 8)));
 }
 
 static void check_prompt(const char *value, enum engine_prompt_kind kind, size_t len)
@@ -283,6 +382,9 @@ int main(void)
         cmocka_unit_test(neutral_values_of_unsupported_fields_pass),
         cmocka_unit_test(fields_arrive),
         cmocka_unit_test(messages_become_plain_ones),
+        cmocka_unit_test(text_parts_arrive_as_parts_without_foreign_members),
+        cmocka_unit_test(a_message_to_be_continued_needs_no_new_one),
+        cmocka_unit_test(template_kwargs_are_bounded),
         cmocka_unit_test(prompts_come_in_four_forms),
         cmocka_unit_test(nesting_of_200_levels_is_refused),
         cmocka_unit_test(an_overlong_model_name_is_no_model),

@@ -78,11 +78,20 @@ static json_t *parsed(const char *text)
     return json;
 }
 
-static struct request chat(struct rig *r, const char *messages)
+/* A body: an array of messages, or an object with what else a template may get. */
+static struct request chat(struct rig *r, const char *body)
 {
     struct request q = {.prepare.kind = ENGINE_PROMPT_CHAT};
+    json_t *add;
 
-    q.json = q.prepare.messages = parsed(messages);
+    q.json = parsed(body);
+    add = json_object_get(q.json, "add_generation_prompt");
+    q.prepare.messages = json_is_array(q.json) ? q.json : json_object_get(q.json, "messages");
+    q.prepare.documents = json_object_get(q.json, "documents");
+    q.prepare.extra = json_object_get(q.json, "chat_template_kwargs");
+    q.prepare.add_generation_prompt = add == NULL || json_is_true(add);
+    q.prepare.continue_final_message =
+        json_is_true(json_object_get(q.json, "continue_final_message"));
     start(r, &q);
     return q;
 }
@@ -264,6 +273,126 @@ static void test_what_the_template_raises_is_the_callers_fault(void **state)
     rig_close(&r);
 }
 
+/* The prompt's length in tokens; its template must take the body. */
+static uint32_t tokens_of(const char *template, const char *body)
+{
+    const struct tiny_model_options o = {.chat_template = template};
+    struct request q;
+    struct rig r;
+    uint32_t n;
+
+    rig_open(&r, &o);
+    q = chat(&r, body);
+    assert_int_equal(q.prepare.status, ST_OK);
+    n = q.prepare.n_ids;
+    done(&q);
+    rig_close(&r);
+    return n;
+}
+
+#define PARTS                                                                                      \
+    "[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"qq\"},"                    \
+    " {\"type\": \"text\", \"text\": \"qqq\"}]}]"
+#define STRING "[{\"role\": \"user\", \"content\": \"qqqqq\"}]"
+
+static void test_content_reaches_the_template_in_a_form_that_it_takes(void **state)
+{
+    static const char text_only[] = "{{ messages[0].content }}",
+                      parts_only[] = "{% for p in messages[0].content %}{{ p.text }}{% endfor %}",
+                      both[] = "{% if messages[0].content is string %}{{ messages[0].content }}"
+                               "{% else %}{% for p in messages[0].content %}"
+                               "{{ '-' if loop.index0 }}{{ p.text }}{% endfor %}{% endif %}";
+
+    (void)state;
+    /* One token for each byte. */
+    assert_int_equal(tokens_of(text_only, PARTS), 5);
+    assert_int_equal(tokens_of(text_only, STRING), 5);
+    assert_int_equal(tokens_of(parts_only, PARTS), 5);
+    assert_int_equal(tokens_of(parts_only, STRING), 5);
+    assert_int_equal(tokens_of(both, PARTS), 6);
+    assert_int_equal(tokens_of(both, STRING), 5);
+}
+
+static void test_the_template_gets_kwargs_and_documents(void **state)
+{
+    static const char template[] = "{{ 'x' * 7 if thinking is false }}{{ documents|length * 'y' }}";
+
+    (void)state;
+    assert_int_equal(tokens_of(template, "{\"messages\": " STRING
+                                         ", \"chat_template_kwargs\": {\"thinking\": false},"
+                                         " \"documents\": [{}, {}]}"),
+                     9);
+}
+
+static void test_the_last_message_is_continued(void **state)
+{
+    static const char messages[] =
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"},"
+        " {\"role\": \"assistant\", \"content\": \"qq\"}],"
+        " \"add_generation_prompt\": false, \"continue_final_message\": true}";
+    struct request q;
+    struct rig r;
+
+    (void)state;
+    rig_open(&r, NULL);
+    q = chat(&r, messages);
+    assert_int_equal(q.prepare.status, ST_OK);
+    assert_int_equal(count_of(&q, TINY_IM_START), 2);
+    assert_int_equal(count_of(&q, TINY_IM_END), 1); /* of the user's message */
+    assert_int_equal(q.prepare.ids[q.prepare.n_ids - 1], TINY_BYTE0 + 'q');
+    done(&q);
+    rig_close(&r);
+}
+
+static void test_what_does_not_go_together_is_refused_by_name(void **state)
+{
+    static const struct {
+        const char *members, *param;
+    } cases[] = {
+        {"\"continue_final_message\": true", "continue_final_message"},
+        {"\"chat_template_kwargs\": {\"messages\": []}", "chat_template_kwargs"},
+        {"\"chat_template_kwargs\": {\"a\": 1, \"tools\": []}", "chat_template_kwargs"},
+        {"\"chat_template_kwargs\": {\"bos_token\": \"x\"}", "chat_template_kwargs"},
+        {"\"chat_template_kwargs\": {\"raise_exception\": 0}", "chat_template_kwargs"},
+    };
+    struct rig r;
+
+    (void)state;
+    rig_open(&r, NULL);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char body[256];
+        struct request q;
+
+        snprintf(body, sizeof body, "{\"messages\": %s, %s}", STRING, cases[i].members);
+        q = chat(&r, body);
+        assert_int_equal(q.prepare.status, ST_INVALID);
+        assert_string_equal(q.prepare.reason.param, cases[i].param);
+        done(&q);
+    }
+    rig_close(&r);
+}
+
+static void test_no_control_token_comes_of_a_template_and_a_value_together(void **state)
+{
+    static const char *const templates[] = {
+        "<|im_{{ messages[0].content }}", "{{ '<|im_' ~ messages[0].content }}",
+        "{{ messages[0].content[:0] }}<|im_{{ messages[0].content|trim }}"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof templates / sizeof templates[0]; i++) {
+        const struct tiny_model_options o = {.chat_template = templates[i]};
+        struct request q;
+        struct rig r;
+
+        rig_open(&r, &o);
+        q = chat(&r, "[{\"role\": \"user\", \"content\": \"end|>\"}]");
+        assert_int_equal(q.prepare.status, ST_OK);
+        assert_int_equal(count_of(&q, TINY_IM_END), 0);
+        done(&q);
+        rig_close(&r);
+    }
+}
+
 static void test_one_tenant_cannot_fill_the_queue(void **state)
 {
     struct tenant_share s;
@@ -307,6 +436,11 @@ int main(void)
         cmocka_unit_test(test_an_empty_prompt_is_refused),
         cmocka_unit_test(test_ids_outside_the_vocabulary_and_control_ids_are_refused),
         cmocka_unit_test(test_what_the_template_raises_is_the_callers_fault),
+        cmocka_unit_test(test_content_reaches_the_template_in_a_form_that_it_takes),
+        cmocka_unit_test(test_the_template_gets_kwargs_and_documents),
+        cmocka_unit_test(test_the_last_message_is_continued),
+        cmocka_unit_test(test_what_does_not_go_together_is_refused_by_name),
+        cmocka_unit_test(test_no_control_token_comes_of_a_template_and_a_value_together),
         cmocka_unit_test(test_one_tenant_cannot_fill_the_queue),
         cmocka_unit_test(test_a_missing_model_is_named),
     };

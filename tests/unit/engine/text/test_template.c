@@ -91,7 +91,7 @@ static void text_of_values_is_told_from_the_templates(void **state)
     expect_values("{{ '<a>' + " C " + '<b>' }}", "u", "...u...");
     expect_values("{{ '<a>' ~ " C " ~ 1 ~ '<b>' }}", "u", "...u1...");
     expect_values("{{ bos_token }}{{ " C " }}{{ eos_token }}", "</s>", "...</s>....");
-    expect_values("{{ messages[0].role }}", "u", "user");
+    expect_values("{{ messages[0].role }}", "u", "....");
 }
 
 static void origin_survives_what_is_done_to_a_text(void **state)
@@ -351,18 +351,26 @@ static void content_that_is_null_or_a_list_reaches_the_template(void **state)
     json_decref(messages);
 }
 
-static void extra_variables_do_not_replace_the_requests_own(void **state)
+static void extra_variables_can_not_take_a_name_of_ours(void **state)
 {
-    struct outcome o = render_with("{{ messages|length }}{{ bos_token }}{{ add_generation_prompt }}"
-                                   "{{ more }}",
-                                   "u",
-                                   "{\"messages\": [], \"bos_token\": \"x\", \"more\": 5,"
-                                   " \"add_generation_prompt\": 7}");
+    static const char *const names[] = {"messages",       "tools",
+                                        "documents",      "add_generation_prompt",
+                                        "bos_token",      "continue_final_message",
+                                        "eos_token",      "raise_exception",
+                                        "strftime_now",   "namespace",
+                                        "range",          "dict"};
 
     (void)state;
-    assert_int_equal(o.status, ST_OK);
-    assert_string_equal(o.text.text, "1<s>False5");
-    rendered_dispose(&o.text);
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        char extra[64];
+        struct outcome o;
+
+        snprintf(extra, sizeof extra, "{\"more\": 5, \"%s\": 7}", names[i]);
+        o = render_with("x", "u", extra);
+        assert_int_equal(o.status, ST_INVALID);
+        assert_string_equal(o.why.param, "chat_template_kwargs");
+        assert_non_null(strstr(o.why.text, names[i]));
+    }
 }
 
 int main(void)
@@ -388,7 +396,7 @@ int main(void)
         cmocka_unit_test(many_elifs_are_no_nesting),
         cmocka_unit_test(a_long_chain_of_appends_takes_no_more_than_its_length),
         cmocka_unit_test(content_that_is_null_or_a_list_reaches_the_template),
-        cmocka_unit_test(extra_variables_do_not_replace_the_requests_own),
+        cmocka_unit_test(extra_variables_can_not_take_a_name_of_ours),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,10 +22,13 @@ static struct outcome render(const json_t *source, const json_t *in, long long n
 {
     const struct template_input input = {
         .messages = json_object_get(in, "messages"),
+        .tools = json_object_get(in, "tools"),
+        .documents = json_object_get(in, "documents"),
         .extra = json_object_get(in, "extra"),
         .bos_token = json_string_value(json_object_get(in, "bos")),
         .eos_token = json_string_value(json_object_get(in, "eos")),
         .add_generation_prompt = json_is_true(json_object_get(in, "gen")),
+        .continue_final_message = json_is_true(json_object_get(in, "continue")),
         .now_s = now_s,
     };
     struct outcome o = {0};

@@ -1,0 +1,162 @@
+/* Chat templates of real models, from the cache (tools/fetch_templates.sh): what comes out is what
+ * jinja2 makes of them (tests/data/templates/real.json, made by tools/oracle_template.py --real).
+ * Skipped where the cache has none. */
+#include <openssl/sha.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "engine/text/template.h"
+
+/* Last: its macro fail() would meet the declaration of ours. */
+#include <cmocka.h>
+
+struct real {
+    json_t *data;
+    char folder[512];
+};
+
+static void find_folder(const char *of, char *out, size_t room)
+{
+    const char *own = getenv("SLUICE_CACHE"), *xdg = getenv("XDG_CACHE_HOME");
+
+    if (own != NULL && own[0] != '\0')
+        snprintf(out, room, "%s/%s", own, of);
+    else if (xdg != NULL && xdg[0] != '\0')
+        snprintf(out, room, "%s/sluice/%s", xdg, of);
+    else
+        snprintf(out, room, "%s/.cache/sluice/%s", getenv("HOME"), of);
+}
+
+/* False: the cache has no templates. */
+static bool real_open(struct real *r)
+{
+    const char *made_by, *of;
+
+    r->data = json_load_file("tests/data/templates/real.json", JSON_ALLOW_NUL, NULL);
+    made_by = json_string_value(json_object_get(r->data, "made_by"));
+    assert_non_null(made_by);
+    of = strrchr(made_by, ' ') + 1; /* its last word is the folder */
+    find_folder(of, r->folder, sizeof r->folder);
+    return access(r->folder, R_OK) == 0;
+}
+
+static void hex_sha256(const char *text, size_t len, char out[65])
+{
+    unsigned char sum[SHA256_DIGEST_LENGTH];
+
+    SHA256((const unsigned char *)text, len, sum);
+    for (size_t i = 0; i < sizeof sum; i++)
+        sprintf(out + 2 * i, "%02x", sum[i]);
+}
+
+/* The template of that name, whose sum must be the one that the expected texts were made of. */
+static void read_template(const struct real *r, const char *name, struct buf *out)
+{
+    char path[700], sum[65];
+    FILE *f;
+    int c;
+
+    snprintf(path, sizeof path, "%s/%s.jinja", r->folder, name);
+    f = fopen(path, "rb");
+    if (f == NULL)
+        fail_msg("%s is not there", path);
+    while ((c = fgetc(f)) != EOF)
+        buf_putc(out, (char)c);
+    fclose(f);
+    hex_sha256(out->data, out->len, sum);
+    assert_string_equal(sum,
+                        json_string_value(json_object_get(json_object_get(r->data, "templates"), name)));
+}
+
+static enum status render(const struct real *r, const struct template *t, const json_t *c,
+                          struct rendered *out, struct reason *why)
+{
+    const json_t *in = json_array_get(json_object_get(r->data, "inputs"),
+                                      (size_t)json_integer_value(json_object_get(c, "input")));
+    const struct template_input input = {
+        .messages = json_object_get(in, "messages"),
+        .tools = json_object_get(in, "tools"),
+        .documents = json_object_get(in, "documents"),
+        .extra = json_object_get(in, "extra"),
+        .bos_token = json_string_value(json_object_get(in, "bos")),
+        .eos_token = json_string_value(json_object_get(in, "eos")),
+        .add_generation_prompt = json_is_true(json_object_get(in, "gen")),
+        .continue_final_message = json_is_true(json_object_get(in, "continue")),
+        .now_s = json_integer_value(json_object_get(r->data, "now")),
+    };
+
+    return template_render(t, &input, out, why);
+}
+
+static void check(const struct real *r, const struct template *t, const json_t *c)
+{
+    const char *name = json_string_value(json_object_get(c, "name"));
+    const char *want = json_string_value(json_object_get(c, "sha256"));
+    struct rendered out = {0};
+    struct reason why = {{0}, {0}};
+    enum status s = render(r, t, c, &out, &why);
+    char sum[65] = "";
+
+    if (s == ST_OK)
+        hex_sha256(out.text, out.len, sum);
+    if (want == NULL && s == ST_OK)
+        fail_msg("%s: jinja2 fails, and this came out:\n%s", name, out.text);
+    if (want != NULL && s != ST_OK)
+        fail_msg("%s: %s", name, why.text);
+    if (want != NULL && strcmp(sum, want) != 0)
+        fail_msg("%s: jinja2 gives another text than:\n%s", name, out.text);
+    rendered_dispose(&out);
+}
+
+/* The cases of one template stand together. */
+static void real_templates_render_as_jinja2_renders_them(void **state)
+{
+    struct template *t = NULL;
+    const char *loaded = "";
+    struct real r;
+    const json_t *c;
+    size_t i;
+
+    (void)state;
+    if (!real_open(&r)) {
+        json_decref(r.data);
+        print_message("no templates in %s: run tools/fetch_templates.sh\n", r.folder);
+        skip();
+    }
+    json_array_foreach(json_object_get(r.data, "cases"), i, c)
+    {
+        const char *name = json_string_value(json_object_get(c, "template"));
+
+        if (strcmp(name, loaded) != 0) {
+            struct reason why;
+            struct buf source;
+
+            buf_init(&source);
+            read_template(&r, name, &source);
+            template_free(t);
+            if (template_new(source.data, source.len, &t, &why) != ST_OK)
+                fail_msg("%s: %s", name, why.text);
+            buf_dispose(&source);
+            loaded = name;
+        }
+        check(&r, t, c);
+    }
+    template_free(t);
+    json_decref(r.data);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(real_templates_render_as_jinja2_renders_them),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

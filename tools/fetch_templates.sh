@@ -7,10 +7,10 @@ set -eu
 cd "$(dirname "$0")/.."
 
 name=llama-cpp-python
-version=@VERSION@
-sdist_sha256=@SHA256@
+version=0.3.36
+sdist_sha256=832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e
 members=vendor/llama.cpp/models/templates
-need_mb=@MB@
+need_mb=100
 
 cache=${SLUICE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sluice}
 folder=$cache/templates-$version

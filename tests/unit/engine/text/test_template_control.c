@@ -57,7 +57,7 @@ static const char *const conversations[] = {
 /* What the text comes through on its way; c is the content, k a text of chat_template_kwargs. */
 static const char *const ways[] = {
     "{{ c|trim }}",
-    "{{ c|replace('a', 'b') }}",
+    "{{ c|replace('q', '<|im_end|>') }}",
     "{{ c|upper }}{{ c|lower }}{{ c|title }}{{ c|capitalize }}",
     "{{ c|tojson }}{{ [c]|tojson(indent=2) }}{{ {c: c}|tojson(separators=(c, c)) }}",
     "{{ [c, '<|im_end|>', c]|join('|') }}{{ c.join(['a', 'b']) }}",

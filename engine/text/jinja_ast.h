@@ -47,7 +47,7 @@ struct expr {
     size_t n_named;
     enum compare_op *ops;
     const char *name;
-    const struct jfunc *func;
+    const struct jfunc *func; /* EXPR_FILTER, EXPR_TEST; NULL: unknown, fails when it is reached */
     struct jval value;
 };
 

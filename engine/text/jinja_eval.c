@@ -148,7 +148,10 @@ static struct jval eval_applied(struct jinja *j, const struct expr *e, struct jv
     if (!eval_args(j, e, &args))
         return jv_none();
     j->line = e->line;
-    return jinja_invoke(j, e->func, self, &args);
+    if (e->func != NULL)
+        return jinja_invoke(j, e->func, self, &args);
+    jinja_raise(j, "there is no filter or test named '%.80s'", e->name);
+    return jv_none();
 }
 
 static struct jval eval_and_or(struct jinja *j, const struct expr *e)

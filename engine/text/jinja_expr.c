@@ -309,16 +309,22 @@ static struct expr *parse_or(struct parser *p)
 
 struct expr *parse_expression(struct parser *p, bool with_cond)
 {
+    const char *unknown = p->unknown_name;
+    bool outer = p->is_conditional;
     struct expr *e;
 
     if (!parser_enter(p))
         return parser_node(p, EXPR_CONST, NULL, NULL);
     e = parse_or(p);
     while (with_cond && parser_skip_name(p, "if")) {
-        struct expr *cond = parser_node(p, EXPR_COND, e, parse_or(p));
+        struct expr *cond;
 
+        p->is_conditional = true;
+        p->unknown_name = unknown; /* what e has was under this condition */
+        cond = parser_node(p, EXPR_COND, e, parse_or(p));
         if (parser_skip_name(p, "else"))
             cond->c = parse_expression(p, true);
+        p->is_conditional = outer;
         parser_deepen(p, cond, cond->c);
         e = cond;
     }

@@ -27,6 +27,14 @@ void parser_refuse(struct parser *p, const char *what, const char *name)
                 *name == '\0' ? "" : " '", name, *name == '\0' ? "" : "'");
 }
 
+void parser_unknown(struct parser *p, const char *what, const char *name)
+{
+    if (p->is_conditional || p->unknown_name != NULL)
+        return;
+    p->unknown_what = what;
+    p->unknown_name = name;
+}
+
 void *parser_alloc(struct parser *p, size_t count, size_t bytes_each)
 {
     void *m = p->status != ST_OK ? NULL : arena_array(p->arena, count, bytes_each);
@@ -135,19 +143,27 @@ static struct stmt *new_stmt(struct parser *p, enum stmt_kind kind)
 }
 
 /* The body of a tag, from the tag's own end to one of `ends`, which becomes the current token. */
-static struct stmt *parse_inner(struct parser *p, const char *const *ends)
+static struct stmt *parse_block(struct parser *p, const char *const *ends, bool is_conditional)
 {
+    bool outer = p->is_conditional;
     struct stmt *body;
 
     parser_skip(p, TOK_COLON); /* "{% if x: %}", as Jinja allows */
     parser_expect(p, TOK_BLOCK_END, "%}");
     if (!parser_enter(p))
         return NULL;
+    p->is_conditional = is_conditional;
     body = parse_body(p, ends);
+    p->is_conditional = outer;
     parser_leave(p);
     if (p->cur.type == TOK_EOF)
         parser_fail(p, ST_INVALID, "ends before '%s'", ends[0]);
     return body;
+}
+
+static struct stmt *parse_inner(struct parser *p, const char *const *ends)
+{
+    return parse_block(p, ends, false);
 }
 
 /* The same for a tag with one possible end, which is taken. */
@@ -163,12 +179,15 @@ static struct stmt *parse_inner_to(struct parser *p, const char *end)
 /* Conditions follow each other in `or_else` without recursion, however many elifs there are. */
 static struct stmt *parse_if(struct parser *p)
 {
-    static const char *const ends[] = {"endif", "elif", "else", NULL};
+    static const char *const ends[] = {"endif", "elif", "else", NULL}, *const last[] = {"endif", NULL};
     struct stmt *first = new_stmt(p, STMT_IF), *s = first;
+    bool outer = p->is_conditional;
 
     for (;;) {
+        p->is_conditional = true;
         s->expr = parse_tuple(p, false, NULL);
-        s->body = parse_inner(p, ends);
+        p->is_conditional = outer;
+        s->body = parse_block(p, ends, true);
         if (!parser_skip_name(p, "elif"))
             break;
         s->or_else = new_stmt(p, STMT_IF);
@@ -176,9 +195,8 @@ static struct stmt *parse_if(struct parser *p)
         s = s->or_else;
     }
     if (parser_skip_name(p, "else"))
-        s->or_else = parse_inner_to(p, "endif");
-    else
-        parser_skip_name(p, "endif");
+        s->or_else = parse_block(p, last, true);
+    parser_skip_name(p, "endif");
     return first;
 }
 
@@ -411,6 +429,8 @@ static struct stmt *parse_body(struct parser *p, const char *const *ends)
                 return first;
             s = parse_tag(p);
         }
+        if (p->unknown_name != NULL)
+            parser_refuse(p, p->unknown_what, p->unknown_name);
         if (p->status != ST_OK)
             return first;
         *link = s;

@@ -20,10 +20,15 @@ struct parser {
     struct reason *why;
     int depth, loop_depth, macro_depth;
     /* What a node's maker gets after a failure; never evaluated. */
+    bool is_conditional; /* in an if, with no other block in between */
+    const char *unknown_what, *unknown_name; /* to be refused for; unknown_name NULL: nothing */
     struct expr spare_expr;
     struct stmt spare_stmt;
 };
 
+/* An unknown filter or test ("filter", "urlize"). Under a condition, as Jinja does it, that is an
+ * error only when it is reached; elsewhere it refuses the template at the end of the statement. */
+void parser_unknown(struct parser *p, const char *what, const char *name);
 void parser_fail(struct parser *p, enum status st, const char *fmt, ...) PRINTF_LIKE(3, 4);
 /* "... the tag 'include'": a construct that we refuse. */
 void parser_refuse(struct parser *p, const char *what, const char *name);

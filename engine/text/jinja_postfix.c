@@ -145,9 +145,9 @@ static void check_inner_name(struct parser *p, const struct expr *e)
     if (name == NULL)
         parser_fail(p, ST_TOO_LARGE, "is too large");
     else if (is_map && jinja_filter(name) == NULL)
-        parser_refuse(p, "filter", name);
+        parser_unknown(p, "filter", name);
     else if (!is_map && jinja_test(name) == NULL)
-        parser_refuse(p, "test", name);
+        parser_unknown(p, "test", name);
 }
 
 /* Names of filters and tests may have dots; none of ours has, so such a name is refused whole. */
@@ -176,7 +176,7 @@ struct expr *parse_filters(struct parser *p, struct expr *input)
         e->name = dotted_name(p);
         e->func = jinja_filter(e->name);
         if (e->func == NULL)
-            parser_refuse(p, "filter", e->name);
+            parser_unknown(p, "filter", e->name);
         if (p->cur.type == TOK_LPAREN)
             parse_args(p, e);
         if (p->status == ST_OK)
@@ -214,7 +214,7 @@ struct expr *parse_test(struct parser *p, struct expr *input)
     e->name = dotted_name(p);
     e->func = jinja_test(e->name);
     if (e->func == NULL)
-        parser_refuse(p, "test", e->name);
+        parser_unknown(p, "test", e->name);
     if (p->cur.type == TOK_LPAREN) {
         parse_args(p, e);
     } else if (parser_is_name(&p->cur, "is")) {

@@ -19,7 +19,8 @@
 #define STOP_STRING_BYTES_MAX 256 /* the engine's hold-back buffer per sequence */
 #define MODEL_NAME_BYTES_MAX  95  /* fits the usage row's column */
 #define CHOICES_MAX           128 /* OpenAI's bound of n; more than 1 isn't supported yet */
-/* chat_template_kwargs: switches and short texts. A template's look-up of a name passes them all. */
+/* chat_template_kwargs: switches and short texts. A template's look-up of a name passes them all.
+ */
 #define TEMPLATE_KWARGS_MAX       64
 #define TEMPLATE_KWARGS_BYTES_MAX 65536 /* as JSON */
 

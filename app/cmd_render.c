@@ -25,23 +25,24 @@ struct render {
 
 static int usage(FILE *to, int code)
 {
-    fputs("usage: sluice render --model PATH --messages FILE [options]\n"
-          "  --model PATH              model file (GGUF) whose chat template is used\n"
-          "  --template FILE           this chat template instead, with the model's BOS and EOS\n"
-          "  --messages FILE           JSON: an array of messages, or an object with `messages` and\n"
-          "                            maybe `tools`, `documents`, `chat_template_kwargs` and\n"
-          "                            further variables; -: standard input\n"
-          "  --tools FILE              JSON: an array of tools\n"
-          "  --documents FILE          JSON: an array of documents\n"
-          "  --kwargs JSON             further variables: '{\"enable_thinking\": false}'\n"
-          "  --no-generation-prompt    end after the last message\n"
-          "  --continue-final-message  end in the last message, after its text\n"
-          "  --as-is                   don't bring contents into the form that the template takes\n"
-          "                            (a string, or text parts)\n"
-          "  --json                    {\"text\", \"spans\": [{\"start\", \"len\", "
-          "\"from_template\"}]}\n"
-          "The text is printed as it is, without a newline after it.\n",
-          to);
+    fputs(
+        "usage: sluice render --model PATH --messages FILE [options]\n"
+        "  --model PATH              model file (GGUF) whose chat template is used\n"
+        "  --template FILE           this chat template instead, with the model's BOS and EOS\n"
+        "  --messages FILE           JSON: an array of messages, or an object with `messages` and\n"
+        "                            maybe `tools`, `documents`, `chat_template_kwargs` and\n"
+        "                            further variables; -: standard input\n"
+        "  --tools FILE              JSON: an array of tools\n"
+        "  --documents FILE          JSON: an array of documents\n"
+        "  --kwargs JSON             further variables: '{\"enable_thinking\": false}'\n"
+        "  --no-generation-prompt    end after the last message\n"
+        "  --continue-final-message  end in the last message, after its text\n"
+        "  --as-is                   don't bring contents into the form that the template takes\n"
+        "                            (a string, or text parts)\n"
+        "  --json                    {\"text\", \"spans\": [{\"start\", \"len\", "
+        "\"from_template\"}]}\n"
+        "The text is printed as it is, without a newline after it.\n",
+        to);
     return code;
 }
 
@@ -280,9 +281,9 @@ static enum status load_template(const struct render *r, const struct gguf *g, b
 static enum status shape(const struct render *r, const struct template *t, struct input *in)
 {
     json_t *messages;
-    enum status s = r->as_is ? ST_OK
-                             : template_shape_messages(template_content_forms(t), in->messages,
-                                                       &messages);
+    enum status s =
+        r->as_is ? ST_OK
+                 : template_shape_messages(template_content_forms(t), in->messages, &messages);
 
     if (!r->as_is && s == ST_OK) {
         json_decref(in->messages);

@@ -179,7 +179,8 @@ static struct stmt *parse_inner_to(struct parser *p, const char *end)
 /* Conditions follow each other in `or_else` without recursion, however many elifs there are. */
 static struct stmt *parse_if(struct parser *p)
 {
-    static const char *const ends[] = {"endif", "elif", "else", NULL}, *const last[] = {"endif", NULL};
+    static const char *const ends[] = {"endif", "elif", "else", NULL}, *const last[] = {"endif",
+                                                                                        NULL};
     struct stmt *first = new_stmt(p, STMT_IF), *s = first;
     bool outer = p->is_conditional;
 

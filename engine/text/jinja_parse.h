@@ -20,7 +20,7 @@ struct parser {
     struct reason *why;
     int depth, loop_depth, macro_depth;
     /* What a node's maker gets after a failure; never evaluated. */
-    bool is_conditional; /* in an if, with no other block in between */
+    bool is_conditional;                     /* in an if, with no other block in between */
     const char *unknown_what, *unknown_name; /* to be refused for; unknown_name NULL: nothing */
     struct expr spare_expr;
     struct stmt spare_stmt;

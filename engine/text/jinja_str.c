@@ -392,6 +392,7 @@ static const struct jfunc methods[] = {
     {"rindex", "sub", str_rindex, NULL},
     {"count", "sub", str_count, NULL},
     {"join", "iterable", str_join, NULL},
+    {"format", NULL, NULL, jinja_str_format},
     {"partition", "sep", str_partition, NULL},
     {"rpartition", "sep", str_rpartition, NULL},
     {"isalpha", "", str_isalpha, NULL},

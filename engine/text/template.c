@@ -178,8 +178,7 @@ static enum status take(const struct jstr *s, struct rendered *out)
     for (size_t i = 0; start < s->len; i++) {
         size_t end = s->runs[i].end < s->len ? s->runs[i].end : s->len;
 
-        r.spans[r.n_spans++] =
-            (struct rendered_span){start, end - start, s->runs[i].from_template};
+        r.spans[r.n_spans++] = (struct rendered_span){start, end - start, s->runs[i].from_template};
         start = end;
     }
     *out = r;

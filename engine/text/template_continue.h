@@ -1,6 +1,7 @@
-/* continue_final_message, the way Hugging Face's apply_chat_template does it: a tag follows the last
- * message's text into the template, and what was rendered ends where the tag came out. So the model
- * goes on writing that message. Part of template_render; failures are sticky in struct jinja. */
+/* continue_final_message, the way Hugging Face's apply_chat_template does it: a tag follows the
+ * last message's text into the template, and what was rendered ends where the tag came out. So the
+ * model goes on writing that message. Part of template_render; failures are sticky in struct jinja.
+ */
 #ifndef ENGINE_TEXT_TEMPLATE_CONTINUE_H
 #define ENGINE_TEXT_TEMPLATE_CONTINUE_H
 

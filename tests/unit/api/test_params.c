@@ -234,11 +234,11 @@ static void messages_become_plain_ones(void **state)
 
 static void text_parts_arrive_as_parts_without_foreign_members(void **state)
 {
-    static const char body[] =
-        "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
-        "{\"type\":\"text\",\"text\":\"b\",\"cache_control\":{}}]}]}";
-    json_t *want = json_loads("[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\"}]",
-                              0, NULL);
+    static const char body[] = "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":[{"
+                               "\"type\":\"text\",\"text\":\"a\"},"
+                               "{\"type\":\"text\",\"text\":\"b\",\"cache_control\":{}}]}]}";
+    json_t *want = json_loads(
+        "[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\"}]", 0, NULL);
     struct api_error e = {0};
     struct params p;
 
@@ -290,7 +290,8 @@ static bool takes_kwargs(json_t *kwargs)
 
     assert_non_null(body);
     ok = params_parse(ENDPOINT_CHAT, body, strlen(body), &p, &e);
-    assert_true(ok || (e.kind == ERROR_VALUE && strcmp(e.reason.param, "chat_template_kwargs") == 0));
+    assert_true(ok ||
+                (e.kind == ERROR_VALUE && strcmp(e.reason.param, "chat_template_kwargs") == 0));
     if (ok) {
         assert_int_equal(json_object_size(p.template_kwargs), json_object_size(kwargs));
         params_dispose(&p);

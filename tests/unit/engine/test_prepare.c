@@ -291,7 +291,7 @@ static uint32_t tokens_of(const char *template, const char *body)
 }
 
 #define PARTS                                                                                      \
-    "[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"qq\"},"                    \
+    "[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"qq\"},"                  \
     " {\"type\": \"text\", \"text\": \"qqq\"}]}]"
 #define STRING "[{\"role\": \"user\", \"content\": \"qqqqq\"}]"
 

@@ -169,6 +169,7 @@ static void an_unknown_construct_is_refused_at_load_by_name(void **state)
         {"{{ x|selectattr('a', 'strange') }}", "'strange'"},
         {"{{ x is strange }}", "'strange'"},
         {"{{ x.encode('utf-8') }}", "'encode'"},
+        {"{% if x %}{% for y in x %}{{ y|urlize }}{% endfor %}{% endif %}", "'urlize'"},
         {"{{ '%s' % x }}", "% on a string"},
         {"{{ f(*x) }}", "'*arguments'"},
         {"{{ lipsum() }}", "'lipsum'"},
@@ -353,12 +354,12 @@ static void content_that_is_null_or_a_list_reaches_the_template(void **state)
 
 static void extra_variables_can_not_take_a_name_of_ours(void **state)
 {
-    static const char *const names[] = {"messages",       "tools",
-                                        "documents",      "add_generation_prompt",
-                                        "bos_token",      "continue_final_message",
-                                        "eos_token",      "raise_exception",
-                                        "strftime_now",   "namespace",
-                                        "range",          "dict"};
+    static const char *const names[] = {"messages",     "tools",
+                                        "documents",    "add_generation_prompt",
+                                        "bos_token",    "continue_final_message",
+                                        "eos_token",    "raise_exception",
+                                        "strftime_now", "namespace",
+                                        "range",        "dict"};
 
     (void)state;
     for (size_t i = 0; i < COUNT_OF(names); i++) {

@@ -211,7 +211,8 @@ static void hostile_shapes_end_at_a_bound_that_the_error_names(void **state)
         {"{% for i in range(100000) %}{{ a }}{% endfor %}", "too much text"},
         {"{{ 'x' * 999999999999 }}", "too often"},
         {"{{ a * 99 }}", "too often"},
-        {"{% set n = namespace(s=a) %}{% for i in range(64) %}{% set n.s = n.s ~ n.s %}{% endfor %}",
+        {"{% set n = namespace(s=a) %}{% for i in range(64) %}{% set n.s = n.s ~ n.s %}{% endfor "
+         "%}",
          "memory"},
         {"{% set n = namespace(l=[0]) %}{% for i in range(64) %}{% set n.l = n.l + n.l %}"
          "{% endfor %}",
@@ -222,7 +223,8 @@ static void hostile_shapes_end_at_a_bound_that_the_error_names(void **state)
         {"{% set n = namespace(v=[]) %}{% for i in range(90000) %}{% set n.v = [n.v] %}{% endfor %}"
          "{{ n.v|tojson }}",
          "deeply"},
-        {"{% set n = namespace(v=()) %}{% for i in range(90000) %}{% set n.v = (n.v,) %}{% endfor %}"
+        {"{% set n = namespace(v=()) %}{% for i in range(90000) %}{% set n.v = (n.v,) %}{% endfor "
+         "%}"
          "{{ n.v < (n.v,) }}",
          "deeply"},
     };

@@ -48,7 +48,8 @@ static const char *const conversations[] = {
     " \"tool_call_id\": \"abcdefghi\"}]}",
     "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"},"
     " {\"role\": \"user\", \"content\": \"q\"}], \"tools\": [{\"type\": \"function\","
-    " \"function\": {\"name\": \"f\", \"description\": \"@\", \"parameters\": {\"type\": \"object\","
+    " \"function\": {\"name\": \"f\", \"description\": \"@\", \"parameters\": {\"type\": "
+    "\"object\","
     " \"properties\": {\"p@\": {\"type\": \"string\", \"description\": \"@\"}}}}}],"
     " \"documents\": [{\"title\": \"@\", \"text\": \"@\", \"doc_id\": \"@\"}],"
     " \"extra\": {\"date_string\": \"@\", \"controls\": {\"@\": \"@\"}}}",
@@ -77,6 +78,7 @@ static const char *const ways[] = {
     "{{ 'a-b'.replace('-', c) }}{{ 'a'|replace('a', c) }}{{ 'x'|default(c) }}",
     "{{ (c if true else '') }}{{ c or 'x' }}{{ k and c }}{{ k }}",
     "{{ c.splitlines()|join('\\n') }}{{ [c, k]|sort|join }}{{ [c, k]|unique|join }}",
+    "{{ '<|{}|>{}'.format(c, k) }}{{ c.format(1) }}{{ '{x!r}'.format(x=c) }}",
     "{% generation %}{{ c }}{% endgeneration %}{% with y = c %}{{ y }}{% endwith %}",
     "{{ tools[0].description }}{{ documents[0].text }}{{ messages[0].name }}",
 };

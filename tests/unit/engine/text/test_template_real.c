@@ -71,8 +71,8 @@ static void read_template(const struct real *r, const char *name, struct buf *ou
         buf_putc(out, (char)c);
     fclose(f);
     hex_sha256(out->data, out->len, sum);
-    assert_string_equal(sum,
-                        json_string_value(json_object_get(json_object_get(r->data, "templates"), name)));
+    assert_string_equal(
+        sum, json_string_value(json_object_get(json_object_get(r->data, "templates"), name)));
 }
 
 static enum status render(const struct real *r, const struct template *t, const json_t *c,
@@ -105,8 +105,7 @@ static void check(const struct real *r, const struct template *t, const json_t *
     enum status s = t == NULL ? ST_UNSUPPORTED : render(r, t, c, &out, &why);
     char sum[65] = "";
 
-    snprintf(name, sizeof name, "%s, input %lld",
-             json_string_value(json_object_get(c, "template")),
+    snprintf(name, sizeof name, "%s, input %lld", json_string_value(json_object_get(c, "template")),
              (long long)json_integer_value(json_object_get(c, "input")));
     if (s == ST_OK)
         hex_sha256(out.text, out.len, sum);

@@ -72,9 +72,10 @@ def test_the_template_gets_what_the_request_gives_it(templated):
     assert prompt_tokens(templated, chat_template_kwargs={"quiet": True}) > plain + 15
     assert prompt_tokens(templated, chat_template_kwargs={"quiet": False}) == plain
     assert prompt_tokens(templated, documents=[{"text": "x"}] * 5) > plain
-    assert prompt_tokens(templated, add_generation_prompt=False) == plain - 3
+    closed = prompt_tokens(templated, add_generation_prompt=False)
+    assert closed < plain
     # Without <|im_end|> and the line feed after it.
-    assert prompt_tokens(templated, continue_final_message=True) == plain - 3 - 2
+    assert prompt_tokens(templated, continue_final_message=True) == closed - 2
 
 
 @pytest.mark.parametrize("fields,param", [

@@ -163,10 +163,95 @@ static void real_templates_render_as_jinja2_renders_them(void **state)
     json_decref(r.data);
 }
 
+/* What came from the template when a user and an assistant write `word`; empty when it fails. */
+static void template_text(const struct template *t, const char *word, struct buf *out)
+{
+    json_t *messages =
+        json_pack("[{s:s, s:s+}, {s:s, s:s+}, {s:s, s:s}]", "role", "user", "content", "a ", word,
+                  "role", "assistant", "content", word, " b", "role", "user", "content", word);
+    const struct template_input in = {.messages = messages,
+                                      .bos_token = "<s>",
+                                      .eos_token = "</s>",
+                                      .add_generation_prompt = true};
+    struct rendered r = {0};
+
+    assert_non_null(messages);
+    if (template_render(t, &in, &r, NULL) == ST_OK) {
+        for (size_t i = 0; i < r.n_spans; i++) {
+            if (r.spans[i].from_template)
+                buf_append(out, r.text + r.spans[i].start, r.spans[i].len);
+        }
+    }
+    rendered_dispose(&r);
+    json_decref(messages);
+}
+
+static void check_tokens(const struct template *t, const char *name)
+{
+    static const char *const tokens[] = {"<|im_end|>",
+                                         "<|im_start|>",
+                                         "<|eot_id|>",
+                                         "<|start_header_id|>",
+                                         "</s>",
+                                         "[INST]",
+                                         "[/INST]",
+                                         "[TOOL_CALLS]",
+                                         "<start_of_turn>",
+                                         "<|end|>",
+                                         "<|user|>",
+                                         "<|assistant|>",
+                                         "<|END_OF_TURN_TOKEN|>",
+                                         "<｜User｜>",
+                                         "<|return|>",
+                                         "<|end_of_role|>",
+                                         "[gMASK]",
+                                         "<|observation|>",
+                                         "<|im_middle|>",
+                                         "<turn|>"};
+    struct buf neutral;
+
+    buf_init(&neutral);
+    template_text(t, "word", &neutral);
+    for (size_t i = 0; i < sizeof tokens / sizeof tokens[0]; i++) {
+        struct buf hostile;
+
+        buf_init(&hostile);
+        template_text(t, tokens[i], &hostile);
+        if (strcmp(buf_cstr(&hostile), buf_cstr(&neutral)) != 0)
+            fail_msg("%s: '%s' of a user changed what is the template's:\n%s\nfrom\n%s", name,
+                     tokens[i], buf_cstr(&hostile), buf_cstr(&neutral));
+        buf_dispose(&hostile);
+    }
+    buf_dispose(&neutral);
+}
+
+static void real_templates_take_no_users_text_for_their_own(void **state)
+{
+    struct real r;
+    const char *name;
+    json_t *sum;
+
+    (void)state;
+    if (!real_open(&r)) {
+        json_decref(r.data);
+        skip();
+    }
+    json_object_foreach(json_object_get(r.data, "templates"), name, sum)
+    {
+        struct template *t = load(&r, name);
+
+        if (t != NULL)
+            check_tokens(t, name);
+        template_free(t);
+    }
+    json_decref(r.data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(real_templates_render_as_jinja2_renders_them),
+        cmocka_unit_test(real_templates_take_no_users_text_for_their_own),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "base/size.h"
@@ -19,6 +20,8 @@
 #define CONTENT_BYTES (1u << 20)
 /* A case takes well under a second of CPU, under the sanitizers a few; the faults took minutes. */
 #define CPU_SECONDS_MAX 30
+/* Of the whole program, which then ends by a signal: where a fault would take hours. */
+#define CPU_SECONDS_LIMIT 600
 
 static double cpu_seconds(void)
 {
@@ -285,6 +288,7 @@ static void many_names_and_arguments_are_charged_or_refused(void **state)
 
 int main(void)
 {
+    const struct rlimit limit = {CPU_SECONDS_LIMIT, CPU_SECONDS_LIMIT};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(work_over_long_values_is_charged_by_length),
         cmocka_unit_test(what_grows_meets_the_bound_on_memory_or_steps),
@@ -292,5 +296,7 @@ int main(void)
         cmocka_unit_test(many_names_and_arguments_are_charged_or_refused),
     };
 
+    if (setrlimit(RLIMIT_CPU, &limit) != 0)
+        return 1;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

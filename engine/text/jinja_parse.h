@@ -1,6 +1,6 @@
 /* Parser of templates. Failures are sticky: after one, every token is TOK_EOF, so that the parse
  * unwinds by itself. Names of filters, tests, methods and tags are looked up here: what the
- * interpreter doesn't know is refused at load, by name. */
+ * interpreter doesn't know is refused at load, by name (parser_unknown: with one exception). */
 #ifndef ENGINE_TEXT_JINJA_PARSE_H
 #define ENGINE_TEXT_JINJA_PARSE_H
 

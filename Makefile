@@ -91,8 +91,10 @@ $(B)/obj/store/%.o: EXTRA = $(PQ_INC)
 # ThreadSanitizer looks at the scalar kernels, which compute the same parts of the same work: the vector ones take
 # minutes under it.
 NO_TSAN := $(if $(findstring thread,$(SAN)),-fno-sanitize=thread)
-$(B)/obj/engine/cpu/%_avx2.o: EXTRA = -O3 $(NO_TSAN) -mavx2 -mfma -mf16c
-$(B)/obj/engine/cpu/%_avx512.o: EXTRA = -O3 $(NO_TSAN) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c
+# A kernel per type and tile, all inlined: sanitized, -O3 would compile them for minutes.
+VECTOR_OPT := $(if $(SAN),-O1 -fno-var-tracking,-O3)
+$(B)/obj/engine/cpu/%_avx2.o: EXTRA = $(VECTOR_OPT) $(NO_TSAN) -mavx2 -mfma -mf16c
+$(B)/obj/engine/cpu/%_avx512.o: EXTRA = $(VECTOR_OPT) $(NO_TSAN) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c
 
 # The build id changes with every commit: only this object depends on it.
 $(B)/build_id: FORCE

@@ -7,7 +7,7 @@ makes of a corpus of nasty texts.
 
 The references are built from the vocabulary, the merges and the scores in the GGUF file: Hugging Face's tokenizers for
 byte-level BPE (with the normalizer and the pre-tokenizers of the models' own tokenizer.json) and for WordPiece,
-SentencePiece itself for its BPE and Unigram. Text is as users send it: no control token is parsed. Ids are stored as
+SentencePiece itself for its BPE and for Unigram's normalizer. Text is as users send it: no control token is parsed. Ids are stored as
 FNV-1a over their 32-bit little-endian values, and whether decoding them gives the text again.
 """
 
@@ -220,6 +220,20 @@ class SentencePiece:
         return self.sp.decode(ids)
 
 
+class Unigram(SentencePiece):
+    """SentencePiece's normalizer, and Hugging Face's lattice, which adds up scores of one word in double precision;
+    SentencePiece adds up those of the whole text in single precision, and rounding decides between equal ways."""
+
+    def __init__(self, v):
+        super().__init__(v)
+        pieces = [(t if k == NORMAL else f"\0{i}", s) for i, (t, k, s) in enumerate(zip(v.tokens, v.types, v.scores))]
+        self.tok = Tokenizer(models.Unigram(pieces, unk_id=v.unknown, byte_fallback=False))
+        self.tok.pre_tokenizer = split("\u2581*[^\u2581]+|\u2581+")
+
+    def encode(self, text):
+        return self.tok.encode(self.sp.normalize(text), add_special_tokens=False).ids
+
+
 class HuggingFace:
     def __init__(self, tok):
         self.tok = tok
@@ -234,7 +248,9 @@ class HuggingFace:
 def reference(v):
     if v.kind == "gpt2":
         return HuggingFace(byte_level_bpe(v))
-    return HuggingFace(wordpiece(v)) if v.kind == "bert" else SentencePiece(v)
+    if v.kind == "bert":
+        return HuggingFace(wordpiece(v))
+    return Unigram(v) if v.kind == "t5" else SentencePiece(v)
 
 
 # Blocks that Unicode had filled by version 10, so that every table knows them alike.

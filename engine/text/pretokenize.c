@@ -8,16 +8,14 @@
 #include "engine/text/pretokenize_patterns.h"
 #include "engine/text/printable.h"
 
-/* With the stage on bytes. */
-#define STAGES_MAX (PRETOKENIZE_STAGES_MAX + 1)
-
 struct pretokenizer {
-    pcre2_code *stages[STAGES_MAX];
+    pcre2_code *stages[PRETOKENIZE_STAGES_MAX];
     size_t n_stages;
 };
 
 struct pretokenize_scratch {
-    pcre2_match_data *match[STAGES_MAX]; /* a stage runs inside the loop of the one before */
+    pcre2_match_data
+        *match[PRETOKENIZE_STAGES_MAX]; /* a stage runs inside the loop of the one before */
 };
 
 static enum status fail_name(const struct gguf_string *name, struct reason *why)
@@ -34,12 +32,12 @@ static enum status fail_name(const struct gguf_string *name, struct reason *why)
 
 /* Without JIT (forbidden by a sandbox, or no such processor) PCRE2 interprets: slower, and the
  * same. */
-static bool add_stage(struct pretokenizer *p, const char *pattern, uint32_t options)
+static bool add_stage(struct pretokenizer *p, const char *pattern)
 {
     PCRE2_SIZE at;
     int error;
     pcre2_code *code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
-                                     options | PCRE2_NEVER_BACKSLASH_C, &error, &at, NULL);
+                                     PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C, &error, &at, NULL);
 
     if (code == NULL)
         return false;
@@ -51,9 +49,9 @@ static bool add_stage(struct pretokenizer *p, const char *pattern, uint32_t opti
 static bool add_stages(struct pretokenizer *p, const struct pretokenize_row *row)
 {
     for (size_t i = 0; i < PRETOKENIZE_STAGES_MAX && row->patterns[i] != NULL; i++)
-        if (!add_stage(p, row->patterns[i], PCRE2_UTF))
+        if (!add_stage(p, row->patterns[i]))
             return false;
-    return row->byte_pattern == NULL || add_stage(p, row->byte_pattern, 0);
+    return true;
 }
 
 enum status pretokenizer_new(const struct gguf_string *name, struct pretokenizer **out,
@@ -105,7 +103,7 @@ void pretokenize_scratch_free(struct pretokenize_scratch *x)
 {
     if (x == NULL)
         return;
-    for (size_t i = 0; i < STAGES_MAX; i++)
+    for (size_t i = 0; i < PRETOKENIZE_STAGES_MAX; i++)
         pcre2_match_data_free(x->match[i]);
     free(x);
 }
@@ -118,7 +116,7 @@ struct cut {
 };
 
 /* Cuts one piece by stage `stage` and hands the parts to the next. The piece is a subject of its
- * own, so that a look-ahead sees its end. Recursion is STAGES_MAX deep. */
+ * own, so that a look-ahead sees its end. Recursion is PRETOKENIZE_STAGES_MAX deep. */
 static enum status cut_piece(const struct cut *c, size_t stage, const char *text, size_t len)
 {
     size_t at = 0;

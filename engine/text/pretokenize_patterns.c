@@ -17,9 +17,8 @@
 #define LINES_AND_SPACES "[" WS "]*[\\r\\n]+|[" WS "]+(?![^" WS "])|[" WS "]+"
 #define CONTRACTIONS     "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 
-/* Hugging Face's Digits: one numeric character at a time, or a run. */
-#define DIGIT  "\\p{N}"
-#define DIGITS "\\p{N}+"
+/* Hugging Face's Digits, individual_digits: one numeric character at a time. */
+#define DIGIT "\\p{N}"
 
 /* GPT-2's (Hugging Face: ByteLevel, use_regex). */
 #define GPT2                                                                                       \
@@ -72,58 +71,51 @@
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}"    \
     "\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*|" LINES_AND_SPACES
 
-/* Falcon's: runs of punctuation, and after GPT-2's pattern the digits of what is then spelled in
- * the byte alphabet, where some bytes look like digits (superscripts and fractions of Latin-1). */
+/* Falcon's: runs of punctuation, and digits three by three. */
 #define PUNCTUATION "[!-/:-@\\[-`{-~\\p{P}]+"
 #define THREES      "[0-9][0-9][0-9]"
 
 /* Bloom's: no sentence mark within a word. */
 #define BLOOM " ?[^(" WS "|.,!?…。，、।۔،)]+"
 
-#define NOTHING                                                                                    \
-    {                                                                                              \
-        .whole_first = false                                                                       \
-    }
-#define NFC                                                                                        \
-    {                                                                                              \
-        .nfc = true                                                                                \
-    }
+/* clang-format off */
+#define NOTHING {.nfc = false}
+#define NFC     {.nfc = true}
+/* clang-format on */
 
 static const struct pretokenize_row rows[] = {
-    {"gpt-2", {GPT2}, NULL, NOTHING},
-    {"gpt2", {GPT2}, NULL, NOTHING},
-    {"phi-2", {GPT2}, NULL, NOTHING},
-    {"jais", {GPT2}, NULL, NOTHING},
-    {"gpt-neox", {GPT2}, NULL, NFC},
-    {"mpt", {GPT2}, NULL, NFC},
-    {"olmo", {GPT2}, NULL, NFC},
-    {"starcoder", {DIGIT, GPT2}, NULL, NOTHING},
-    {"refact", {DIGIT, GPT2}, NULL, NOTHING},
-    {"smollm", {DIGIT, GPT2}, NULL, NOTHING},
-    {"command-r", {DIGIT, GPT2}, NULL, NFC},
-    {"llama-bpe", {LLAMA3_WITH("\\p{N}{1,3}")}, NULL, {.whole_first = true, .adds_bos = true}},
-    {"llama3", {LLAMA3_WITH("\\p{N}{1,3}")}, NULL, {.whole_first = true, .adds_bos = true}},
-    {"llama-v3", {LLAMA3_WITH("\\p{N}{1,3}")}, NULL, {.whole_first = true, .adds_bos = true}},
-    {"dbrx", {LLAMA3_WITH("\\p{N}{1,3}")}, NULL, NOTHING},
-    {"smaug-bpe", {LLAMA3_WITH("\\p{N}{1,3}")}, NULL, {.whole_first = true}},
-    {"qwen2", {LLAMA3_WITH(DIGIT)}, NULL, NFC},
-    {"deepseek-r1-qwen", {LLAMA3_WITH(DIGIT)}, NULL, NFC},
-    {"stablelm2", {LLAMA3_WITH(DIGIT)}, NULL, NFC},
-    {"qwen35", {QWEN35}, NULL, NOTHING},
-    {"gpt-4o", {O200K_WITH(CONTRACTIONS "?", "\\p{N}{1,3}")}, NULL, NOTHING},
-    {"tekken", {O200K_WITH("", DIGIT)}, NULL, {.whole_first = true}},
+    {"gpt-2", {GPT2}, NOTHING},
+    {"gpt2", {GPT2}, NOTHING},
+    {"phi-2", {GPT2}, NOTHING},
+    {"jais", {GPT2}, NOTHING},
+    {"gpt-neox", {GPT2}, NFC},
+    {"mpt", {GPT2}, NFC},
+    {"olmo", {GPT2}, NFC},
+    {"starcoder", {DIGIT, GPT2}, NOTHING},
+    {"refact", {DIGIT, GPT2}, NOTHING},
+    {"smollm", {DIGIT, GPT2}, NOTHING},
+    {"command-r", {DIGIT, GPT2}, NFC},
+    {"llama-bpe", {LLAMA3_WITH("\\p{N}{1,3}")}, {.whole_first = true, .adds_bos = true}},
+    {"llama3", {LLAMA3_WITH("\\p{N}{1,3}")}, {.whole_first = true, .adds_bos = true}},
+    {"llama-v3", {LLAMA3_WITH("\\p{N}{1,3}")}, {.whole_first = true, .adds_bos = true}},
+    {"dbrx", {LLAMA3_WITH("\\p{N}{1,3}")}, NOTHING},
+    {"smaug-bpe", {LLAMA3_WITH("\\p{N}{1,3}")}, {.whole_first = true}},
+    {"qwen2", {LLAMA3_WITH(DIGIT)}, NFC},
+    {"deepseek-r1-qwen", {LLAMA3_WITH(DIGIT)}, NFC},
+    {"stablelm2", {LLAMA3_WITH(DIGIT)}, NFC},
+    {"qwen35", {QWEN35}, NOTHING},
+    {"gpt-4o", {O200K_WITH(CONTRACTIONS "?", "\\p{N}{1,3}")}, NOTHING},
+    {"tekken", {O200K_WITH("", DIGIT)}, {.whole_first = true}},
     {"deepseek-llm",
      {"[\\r\\n]", SPACE_OR_NOT "[" CASED "]+", SPACE_OR_NOT "[!-/:-~！-／：-～‘-‟\\x{3000}-。]+",
-      LAST_SPACES, CJK, DIGITS},
-     NULL,
+      LAST_SPACES, CJK, DIGIT},
      NOTHING},
     {"deepseek-coder",
      {"[\\r\\n]", SPACE_OR_NOT "\\p{L}+", SPACE_OR_NOT "\\p{P}+", CJK, DIGIT},
-     NULL,
      NOTHING},
-    {"deepseek-v3", {"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", DEEPSEEK3}, NULL, NOTHING},
-    {"falcon", {PUNCTUATION, GPT2, THREES}, NULL, NOTHING},
-    {"bloom", {BLOOM}, NULL, NOTHING},
+    {"deepseek-v3", {"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", DEEPSEEK3}, NOTHING},
+    {"falcon", {PUNCTUATION, GPT2, THREES}, NOTHING},
+    {"bloom", {BLOOM}, NOTHING},
 };
 
 const struct pretokenize_row *pretokenize_find(const struct gguf_string *name)

@@ -10,7 +10,6 @@
 struct pretokenize_row {
     const char *name;
     const char *patterns[PRETOKENIZE_STAGES_MAX];
-    const char *byte_pattern; /* the last stage, on bytes instead of characters; NULL: none */
     struct pretokenizer_traits traits;
 };
 

@@ -198,6 +198,78 @@ static void takes_long_words_in_stride(void **state)
     free(text);
 }
 
+static size_t piece_bytes(const struct tokenizer *t, const struct token_ids *ids)
+{
+    size_t total = 0, len;
+
+    for (size_t i = 0; i < ids->n; i++) {
+        (void)tokenizer_piece(t, ids->ids[i], &len);
+        total += len;
+    }
+    return total;
+}
+
+/* Runs of one kind of character and something else at the end, which a careless pattern looks for
+ * again from each of them. Nothing is lost on the way. */
+static void no_pattern_takes_quadratic_time(void **state)
+{
+    static const char *const names[] = {"gpt-2",        "smollm",         "llama-bpe", "qwen2",
+                                        "deepseek-llm", "deepseek-coder", "gpt-4o",    "tekken",
+                                        "deepseek-v3",  "falcon",         "qwen35",    "bloom"};
+    static const char *const units[] = {"A", " ", "1", "'", "\n", "A1", "\xE4\xB8\xAD", "\t\r"};
+    const size_t len = 240000; /* of whole units */
+    char *text = malloc(len + 2);
+
+    (void)state;
+    assert_non_null(text);
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        const struct tiny_model_options o = {.pre = names[i]};
+        struct fixture f;
+
+        open_tiny(&f, &o);
+        for (size_t k = 0; k < COUNT_OF(units); k++) {
+            const struct text_span s = {text, len + 2, true};
+            struct token_ids ids = {0};
+
+            for (size_t at = 0; at < len; at += strlen(units[k]))
+                memcpy(text + at, units[k], strlen(units[k]));
+            memcpy(text + len, " x", 2);
+            assert_int_equal(tokenizer_encode(f.tokenizer, &s, 1, 0, len + 2, &ids), ST_OK);
+            assert_int_equal(piece_bytes(f.tokenizer, &ids), len + 2);
+            token_ids_dispose(&ids);
+        }
+        close_fixture(&f);
+    }
+    free(text);
+}
+
+/* Qwen's texts are brought into normal form C; marks in any number and order take no more time. */
+static void brings_text_into_normal_form(void **state)
+{
+    const struct tiny_model_options o = {.pre = "qwen2"};
+    const size_t len = 400000;
+    struct text_span s = span("e\xCC\x81 \xE2\x84\xAB s\xCC\x87\xCC\xA3", false);
+    char *text = malloc(len);
+    struct token_ids ids = {0};
+    struct fixture f;
+
+    (void)state;
+    assert_non_null(text);
+    open_tiny(&f, &o);
+    EXPECT(f.tokenizer, &s, 1, false, BYTE(0xC3), BYTE(0xA9), BYTE(' '), BYTE(0xC3), BYTE(0x85),
+           BYTE(' '), BYTE(0xE1), BYTE(0xB9), BYTE(0xA9));
+    for (size_t at = 0; at < len; at += 4)
+        memcpy(text + at, "\xCC\x82\xCC\xA3", 4);
+    s = (struct text_span){text, len, false};
+    assert_int_equal(tokenizer_encode(f.tokenizer, &s, 1, false, len, &ids), ST_OK);
+    assert_int_equal(piece_bytes(f.tokenizer, &ids), len);
+    assert_int_equal(ids.ids[1], BYTE(0xA3)); /* marks below come before marks above */
+    assert_int_equal(ids.ids[len - 1], BYTE(0x82));
+    token_ids_dispose(&ids);
+    free(text);
+    close_fixture(&f);
+}
+
 static void gives_bytes_of_tokens(void **state)
 {
     const struct tokenizer *t = ((struct fixture *)*state)->tokenizer;
@@ -349,6 +421,8 @@ int main(void)
         cmocka_unit_test(finds_user_defined_tokens_everywhere),
         cmocka_unit_test(keeps_the_limit_and_the_list),
         cmocka_unit_test(takes_long_words_in_stride),
+        cmocka_unit_test(no_pattern_takes_quadratic_time),
+        cmocka_unit_test(brings_text_into_normal_form),
         cmocka_unit_test(gives_bytes_of_tokens),
         cmocka_unit_test(knows_what_ends_a_generation),
         cmocka_unit_test(refuses_broken_vocabularies),

@@ -3,7 +3,11 @@
  * shards are mapped. What GGUF's converters change in the weights is told by keys instead:
  * sluice.rope.halves (bool), sluice.norm.offset (f32); and what GGUF has no key for:
  * sluice.eog_token_ids (i32 array), sluice.space_prefix.first_only and .unless_space (bool: the
- * space of add_space_prefix goes only before the very beginning; not before a space). */
+ * space of add_space_prefix goes only before the very beginning; not before a space),
+ * sluice.token_lstrip and .token_rstrip (i32 arrays: added tokens that take the white space before
+ * them, behind them along). Special tokens are matched in the text as it was given, also where the
+ * folder has them "normalized" (as older ones of Llama 2 do): they come from templates, never from
+ * a user's text, and a template spells them as they are. */
 #ifndef ENGINE_MODEL_HF_H
 #define ENGINE_MODEL_HF_H
 

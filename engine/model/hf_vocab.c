@@ -192,9 +192,7 @@ static enum status check_flags(const struct added *a, const struct hf_pipeline *
         bool is_set;
     } flags[] = {
         {"single_word", a->single_word},
-        {"lstrip", a->lstrip},
-        {"rstrip", a->rstrip},
-        {"normalized", a->normalized && p->normalizes},
+        {"normalized", a->normalized && !a->special && p->normalizes},
     };
 
     for (size_t i = 0; i < COUNT_OF(flags); i++)
@@ -210,14 +208,19 @@ static enum status add_token(struct hf_vocab *v, const struct added *a, struct r
 {
     const enum hf_token_type type = a->special ? HF_TOKEN_CONTROL : HF_TOKEN_USER_DEFINED;
     struct hf_span text;
+    enum status s = ST_OK;
 
     if (!hf_json_text(&v->arena, a->content, &text) || text.len == 0)
         return fail_text(why);
     if (a->id >= v->n)
         return ST_OK;
     if (hf_vocab_find(v, text) != (int64_t)a->id)
-        return set_token(v, a->id, text, type, why);
+        s = set_token(v, a->id, text, type, why);
+    if (s != ST_OK)
+        return s;
     v->tokens[a->id].type = type;
+    v->tokens[a->id].lstrip = a->lstrip;
+    v->tokens[a->id].rstrip = a->rstrip;
     return ST_OK;
 }
 
@@ -279,12 +282,27 @@ static void put_texts(const struct hf_vocab *v, enum hf_kind kind, struct hf_met
     }
 }
 
+static void put_strips(const struct hf_vocab *v, const char *key, bool right, struct hf_meta *m)
+{
+    size_t where = hf_meta_array(m, key, GGUF_I32, 0), n = 0;
+
+    for (uint32_t i = 0; i < v->n; i++) {
+        if (!(right ? v->tokens[i].rstrip : v->tokens[i].lstrip))
+            continue;
+        buf_put_u32(&m->kv, i);
+        n++;
+    }
+    hf_meta_set_length(m, where, n);
+}
+
 void hf_vocab_put(const struct hf_vocab *v, enum hf_kind kind, struct hf_meta *m)
 {
     put_texts(v, kind, m);
     (void)hf_meta_array(m, "tokenizer.ggml.token_type", GGUF_I32, v->n);
     for (uint32_t i = 0; i < v->n; i++)
         buf_put_u32(&m->kv, v->tokens[i].text.text != NULL ? v->tokens[i].type : HF_TOKEN_UNUSED);
+    put_strips(v, "sluice.token_lstrip", false, m);
+    put_strips(v, "sluice.token_rstrip", true, m);
     if (kind != HF_UNIGRAM)
         return;
     (void)hf_meta_array(m, "tokenizer.ggml.scores", GGUF_F32, v->n);

@@ -20,6 +20,7 @@ struct hf_token {
     struct hf_span text; /* .text NULL: no token has this id */
     float score;
     enum hf_token_type type;
+    bool lstrip, rstrip; /* white space before it, behind it belongs to it */
 };
 
 struct hf_vocab {
@@ -41,15 +42,15 @@ MUST_CHECK enum status hf_vocab_read(struct hf_vocab *v, struct hf_span vocab, e
 bool hf_vocab_mark_bytes(struct hf_vocab *v);
 /* added_tokens: special ones become CONTROL, others USER_DEFINED. An id past the embedding is left
  * out: no model could compute it (Gemma 3's text models name one of the image encoder's). Refused
- * are flags that would change ids and that engine/text has no part for: single_word, lstrip, rstrip
- * (they eat or ask for what stands beside a token); normalized, where the pipeline changes text. */
+ * are flags that would change ids and that engine/text has no part for: single_word; normalized, on
+ * tokens that are not special, where the pipeline changes text (see hf.h). */
 MUST_CHECK enum status hf_vocab_read_added(struct hf_vocab *v, struct hf_span added,
                                            const struct hf_pipeline *p, struct reason *why);
 /* -1: no such token. */
 int64_t hf_vocab_find(const struct hf_vocab *v, struct hf_span text);
 
-/* Writes tokenizer.ggml.tokens, .token_type and, for Unigram, .scores. Ids without a token become
- * "[PAD<id>]" of type UNUSED. */
+/* Writes tokenizer.ggml.tokens, .token_type and, for Unigram, .scores; and sluice.token_lstrip and
+ * .token_rstrip, be they empty. Ids without a token become "[PAD<id>]" of type UNUSED. */
 void hf_vocab_put(const struct hf_vocab *v, enum hf_kind kind, struct hf_meta *m);
 /* tokenizer.ggml.merges from model.merges: a list of "left right", or of [left, right]. */
 MUST_CHECK enum status hf_merges_put(struct arena *a, struct hf_span merges, struct hf_meta *m,

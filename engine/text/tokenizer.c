@@ -121,7 +121,7 @@ static enum status build(struct tokenizer *t, const struct gguf *g, struct reaso
     if (s == ST_OK)
         s = vocab_init(&t->vocab, g, k->spelling, why);
     if (s == ST_OK)
-        s = added_init(&t->added, &t->vocab, why);
+        s = added_init(&t->added, &t->vocab, g, why);
     if (s == ST_OK)
         s = k->make(&t->vocab, g, &t->model, why);
     if (s != ST_OK)
@@ -177,7 +177,8 @@ static enum status encode_plain(struct encoding *e, size_t from, size_t to)
 }
 
 /* Cuts the text at added tokens; what lies between them is plain text. A control token counts only
- * where all of it is in one span that allows it. */
+ * where all of it is in one span that allows it; white space that it takes along may be anywhere.
+ */
 static enum status encode_text(struct encoding *e)
 {
     size_t plain = 0, at = 0, span = 0, span_end = e->spans[0].len, match_len = 0;
@@ -197,10 +198,10 @@ static enum status encode_text(struct encoding *e)
             at++;
             continue;
         }
-        s = encode_plain(e, plain, at);
+        s = encode_plain(e, plain, added_begin(&e->t->added, id, e->text, plain, at));
         if (s == ST_OK)
             s = encode_work_add(&e->work, id);
-        at += match_len;
+        at = added_end(&e->t->added, id, e->text, at + match_len, e->len);
         plain = at;
     }
     return s == ST_OK ? encode_plain(e, plain, e->len) : s;

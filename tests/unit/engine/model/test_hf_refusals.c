@@ -103,9 +103,8 @@ static void refuses_what_it_does_not_compute(void **state)
           .model = "{\"type\":\"Unigram\",\"vocab\":[[\"a\",0]]}"},
          ST_CORRUPT,
          "base64"},
-        {{.added = ADDED("\"lstrip\":true")}, ST_UNSUPPORTED, "added token 3 has lstrip"},
-        {{.added = ADDED("\"rstrip\":true")}, ST_UNSUPPORTED, "has rstrip"},
-        {{.added = ADDED("\"single_word\":true")}, ST_UNSUPPORTED, "has single_word"},
+        {{.added = ADDED("\"single_word\":true")}, ST_UNSUPPORTED, "added token 3 has single_word"},
+        {{.added = ADDED("\"lstrip\":1")}, ST_CORRUPT, "added_tokens"},
         {{.added = ADDED("\"special\":1")}, ST_CORRUPT, "added_tokens"},
         {{.added = "[{\"id\":3}]"}, ST_CORRUPT, "added_tokens"},
         {{.added = "[{\"id\":0,\"content\":\"x\"}]"}, ST_CORRUPT, "two tokens have the id 0"},
@@ -142,7 +141,8 @@ static void refuses_what_it_does_not_compute(void **state)
     }
 }
 
-/* normalized asks that a token meet text which the pipeline has changed. */
+/* normalized asks that a token meet text which the pipeline has changed. Special ones, which no
+ * user's text is matched against, are another matter: test_hf_tokenizer.c. */
 static void refuses_normalized_tokens_where_text_changes(void **state)
 {
     struct hf_source s = {.normalizer = HF_SPACES,

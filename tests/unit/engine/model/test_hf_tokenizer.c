@@ -443,6 +443,68 @@ static void the_first_space_is_put_as_asked_or_refused(void **state)
     buf_dispose(&bytes);
 }
 
+/* An added token of Phi-3's (rstrip), one of RoBERTa's (lstrip) and those of older Llama 2 folders
+ * (normalized, which counts for nothing on special tokens). Reference: PyPI tokenizers 0.23.3, with
+ * these tokens not normalized. */
+static void takes_tokens_with_their_white_space(void **state)
+{
+    static const char text[] = "<s><r>\n a <l>a";
+    static const int32_t want[] = {1, 270, 261, 271, 261};
+    struct hf_source s = {
+        .normalizer = HF_NORMALIZERS(HF_PREPEND "," HF_SPACES),
+        .pre_tokenizer = "null",
+        .added = "[{\"id\":0,\"content\":\"<unk>\",\"special\":true,\"normalized\":true},"
+                 "{\"id\":1,\"content\":\"<s>\",\"special\":true,\"normalized\":true},"
+                 "{\"id\":270,\"content\":\"<r>\",\"special\":true,\"rstrip\":true},"
+                 "{\"id\":271,\"content\":\"<l>\",\"special\":true,\"lstrip\":true},"
+                 "{\"id\":300,\"content\":\"<gone>\",\"rstrip\":true}]"};
+    struct token_ids ids = {0};
+    struct tokenizer *t = NULL;
+    struct buf model, bytes;
+    struct gguf *g;
+    enum gguf_type type;
+    int32_t id;
+    size_t n;
+
+    (void)state;
+    buf_init(&model);
+    hf_source_space_bpe(&model);
+    s.model = buf_cstr(&model);
+    g = made(&s, &bytes);
+    assert_true(gguf_array(g, "sluice.token_lstrip", &type, &n) && type == GGUF_I32 && n == 1);
+    assert_true(gguf_array_i32(g, "sluice.token_lstrip", 0, &id) && id == 271);
+    assert_true(gguf_array(g, "sluice.token_rstrip", &type, &n) && type == GGUF_I32 && n == 1);
+    assert_true(gguf_array_i32(g, "sluice.token_rstrip", 0, &id) && id == 270);
+    assert_int_equal(tokenizer_new(g, &t, NULL), ST_OK);
+    assert_int_equal(
+        tokenizer_encode(t, &(struct text_span){text, sizeof text - 1, true}, 1, 0, 100, &ids),
+        ST_OK);
+    assert_int_equal(ids.n, COUNT_OF(want));
+    assert_memory_equal(ids.ids, want, sizeof want);
+    token_ids_dispose(&ids);
+    tokenizer_free(t);
+    gguf_close(g);
+    buf_dispose(&model);
+    buf_dispose(&bytes);
+}
+
+/* So that what is known of an architecture's GGUF files is not held against a folder. */
+static void says_that_no_token_takes_white_space(void **state)
+{
+    static const char *const keys[] = {"sluice.token_lstrip", "sluice.token_rstrip"};
+    const struct hf_source s = {.added = "[{\"id\":3,\"content\":\"<|end|>\",\"special\":true}]"};
+    struct buf bytes;
+    struct gguf *g = made(&s, &bytes);
+    enum gguf_type type;
+    size_t n;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(keys); i++)
+        assert_true(gguf_array(g, keys[i], &type, &n) && type == GGUF_I32 && n == 0);
+    gguf_close(g);
+    buf_dispose(&bytes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -457,6 +519,8 @@ int main(void)
         cmocka_unit_test(finds_chat_templates),
         cmocka_unit_test(merges_of_missing_tokens_make_no_tokenizer),
         cmocka_unit_test(the_first_space_is_put_as_asked_or_refused),
+        cmocka_unit_test(takes_tokens_with_their_white_space),
+        cmocka_unit_test(says_that_no_token_takes_white_space),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

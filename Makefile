@@ -145,7 +145,7 @@ integration: $(INTEGRATION_BIN)
 # objects come before the library's. At -O2 gcc would take minutes for them.
 EMU := build/emulated
 EMU_OBJ := $(EMU)/kernels_avx512.o $(EMU)/matmul_avx512.o $(EMU)/isa.o
-$(EMU)/%_avx512.o: engine/cpu/%_avx512.c tests/emulated/immintrin.h
+$(EMU)/%_avx512.o: engine/cpu/%_avx512.c tests/emulated/immintrin.h $(wildcard engine/cpu/*.h)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(filter-out -Werror,$(ALL_CFLAGS)) -O1 -g0 -w -Wno-psabi -Itests/emulated -mf16c -c -o $@ $<
 $(EMU)/isa.o: tests/emulated/isa.c

@@ -51,11 +51,12 @@ INLINE __m256 levels8(const struct quant_form *f, const uint8_t *code)
 INLINE void block_to_float(const struct quant_form *f, const struct quant_block *b, float *out)
 {
     for (int i = 0; i < QUANT_BLOCK; i += LANES) {
-        float d = _cvtsh_ss(b->d) * (float)b->d_factor[i / 16];
+        int half = i / 16;
+        float d = _cvtsh_ss(b->d) * (float)b->d_factor[half];
         __m256 v = _mm256_mul_ps(_mm256_set1_ps(d), levels8(f, b->code + i));
 
         if (f->min)
-            v = _mm256_add_ps(v, _mm256_set1_ps(_cvtsh_ss(b->m) * (float)b->m_factor[i / 16]));
+            v = _mm256_add_ps(v, _mm256_set1_ps(_cvtsh_ss(b->m) * (float)b->m_factor[half]));
         _mm256_storeu_ps(out + i, v);
     }
 }

@@ -27,9 +27,10 @@ INLINE void block_to_float(const struct quant_form *f, const struct quant_block 
     float d = f16_to_f32(b->d), m = f16_to_f32(b->m);
 
     for (int i = 0; i < QUANT_BLOCK; i++) {
-        float v = d * (float)b->d_factor[i / 16] * (float)decode_level(f, b->code[i]);
+        int half = i / 16;
+        float v = d * (float)b->d_factor[half] * (float)decode_level(f, b->code[i]);
 
-        out[i] = f->min ? v + m * (float)b->m_factor[i / 16] : v;
+        out[i] = f->min ? v + m * (float)b->m_factor[half] : v;
     }
 }
 

@@ -47,7 +47,7 @@ static const struct {
     {SPLIT(LLAMA3) THEN "Bytes", "llama-bpe", false, true},
     {SPLIT(LLAMA3) THEN "Bytes", "dbrx", false, false},
     {SPLIT(QWEN2) THEN "Bytes", "qwen2", true, false},
-    {SPLIT(QWEN2) THEN "Bytes", "deepseek-r1-qwen", false, false},
+    {SPLIT(QWEN2) THEN "Bytes", "sluice.qwen2-as-given", false, false},
     {SPLIT(GPT4O) THEN "Bytes", "gpt-4o", false, false},
     {SPLIT(TEKKEN) THEN "Bytes", "tekken", false, true},
     {SPLIT("\\p{N}{1,3}") THEN SPLIT(HAN_KANA) THEN SPLIT(DEEPSEEK3_WORDS) THEN "Bytes",

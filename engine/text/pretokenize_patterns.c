@@ -102,6 +102,8 @@ static const struct pretokenize_row rows[] = {
     {"smaug-bpe", {LLAMA3_WITH("\\p{N}{1,3}")}, {.whole_first = true}},
     {"qwen2", {LLAMA3_WITH(DIGIT)}, NFC},
     {"deepseek-r1-qwen", {LLAMA3_WITH(DIGIT)}, NFC},
+    /* A folder with Qwen's pattern and no normalizer. */
+    {"sluice.qwen2-as-given", {LLAMA3_WITH(DIGIT)}, NOTHING},
     {"stablelm2", {LLAMA3_WITH(DIGIT)}, NFC},
     {"qwen35", {QWEN35}, NOTHING},
     {"gpt-4o", {O200K_WITH(CONTRACTIONS "?", "\\p{N}{1,3}")}, NOTHING},

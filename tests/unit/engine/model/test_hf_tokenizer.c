@@ -70,7 +70,7 @@ static void recognises_pre_tokenizers(void **state)
         {HF_SEQUENCE(HF_REGEX(HF_LLAMA3) "," HF_BYTES), "null", false, "dbrx"},
         {HF_SEQUENCE(HF_REGEX(HF_QWEN2) "," HF_BYTES), "{\"type\":\"NFC\"}", false, "qwen2"},
         {HF_SEQUENCE(HF_REGEX(HF_QWEN2) "," HF_BYTES), HF_NORMALIZERS(""), false,
-         "deepseek-r1-qwen"},
+         "sluice.qwen2-as-given"},
         {HF_SEQUENCE(HF_REGEX(HF_GPT4O) "," HF_BYTES), "null", false, "gpt-4o"},
         {HF_SEQUENCE(HF_SEQUENCE(HF_DEEPSEEK3) "," HF_BYTES), "null", false, "deepseek-v3"},
         {HF_SEQUENCE(

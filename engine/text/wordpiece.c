@@ -273,7 +273,8 @@ enum status wordpiece_new(const struct vocab *v, const struct gguf *g, struct te
         (struct text_model){.ops = &ops, .adds_bos = true, .adds_eos = true, .adds_space = true};
     p->vocab = v;
     p->lowers = true;
-    (void)gguf_get_bool(g, "tokenizer.ggml.normalizer.lowercase", &p->lowers);
+    /* The format has no key for it: this one comes with files made from a Hugging Face folder. */
+    (void)gguf_get_bool(g, "sluice.tokenizer.lowercase", &p->lowers);
     s = special_unknown(v, g, &p->unknown, why);
     if (s == ST_OK)
         s = make_trie(p, why);

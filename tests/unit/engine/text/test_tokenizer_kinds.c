@@ -672,6 +672,18 @@ static void wordpiece_drops_case_and_accents_and_cuts_at_punctuation(void **stat
     close_fixture(&f);
 }
 
+static void wordpiece_keeps_case_where_asked(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    begin_wordpiece(&f);
+    gguf_build_bool(&f.build, "sluice.tokenizer.lowercase", false);
+    open_tokenizer(&f);
+    EXPECT(&f, "hello Hello", 0, W_HE, W_LLO, W_UNK);
+    close_fixture(&f);
+}
+
 static void wordpiece_gives_up_on_long_words(void **state)
 {
     char word[102] = "he";
@@ -773,6 +785,7 @@ int main(void)
         cmocka_unit_test(unigram_takes_long_text_in_stride),
         cmocka_unit_test(wordpiece_takes_the_longest_first),
         cmocka_unit_test(wordpiece_drops_case_and_accents_and_cuts_at_punctuation),
+        cmocka_unit_test(wordpiece_keeps_case_where_asked),
         cmocka_unit_test(wordpiece_gives_up_on_long_words),
         cmocka_unit_test(knows_the_ids_that_end_a_generation),
         cmocka_unit_test(takes_end_for_the_end_unless_messages_end_with_it),

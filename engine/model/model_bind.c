@@ -96,7 +96,7 @@ static enum status bind_fused(struct binding *b, uint32_t layer, struct model_la
         return s;
     snprintf(name, sizeof name, "blk.%u.ffn_up.weight", layer);
     s = bind_tensor(b, name, 2 * p->n_ff, p->n_embd, &gate_up);
-    if (s != ST_OK)
+    if (s != ST_OK || qkv == NULL || gate_up == NULL)
         return s;
     l->attn_q = cut_rows(qkv, 0, q, &l->parts[0]);
     l->attn_k = cut_rows(qkv, q, kv, &l->parts[1]);
@@ -216,10 +216,11 @@ enum status model_bind(struct model *m, struct reason *why)
 
     m->layers = calloc(m->shape.n_layers, sizeof *m->layers);
     b.taken = calloc(gguf_n_tensors(m->gguf) + 1, sizeof *b.taken);
-    if (m->layers == NULL || b.taken == NULL)
-        s = fail(why, ST_NO_MEMORY, "out of memory for the layer table");
-    else
-        s = bind_all(&b, m);
+    if (m->layers == NULL || b.taken == NULL) {
+        free(b.taken);
+        return fail(why, ST_NO_MEMORY, "out of memory for the layer table");
+    }
+    s = bind_all(&b, m);
     free(b.taken);
     return s == ST_OK ? mark_windowed(m, why) : s;
 }

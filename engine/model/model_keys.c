@@ -163,7 +163,7 @@ enum status model_check_keys(const struct gguf *g, const struct arch **arch, str
     const char *key;
     size_t len;
 
-    if (s != ST_OK)
+    if (s != ST_OK || *arch == NULL)
         return s;
     len = strlen((*arch)->name);
     for (size_t i = 0; (key = gguf_key(g, i, &type)) != NULL; i++)

@@ -267,14 +267,16 @@ static void read_vocab(struct shape_reader *r, struct model_shape *p)
 
     if (r->status != ST_OK)
         return;
-    if (t == NULL)
+    if (t == NULL) {
         r->status = fail(r->why, ST_CORRUPT, "the file lacks the tensor token_embd.weight");
-    else if (t->dims[1] > VOCAB_MAX)
+        return;
+    }
+    if (t->dims[1] > VOCAB_MAX) {
         r->status =
             fail(r->why, ST_UNSUPPORTED, "a vocabulary of %llu tokens; at most %u are supported",
                  (unsigned long long)t->dims[1], VOCAB_MAX);
-    if (r->status != ST_OK)
         return;
+    }
     said = p->n_vocab = (uint32_t)t->dims[1];
     model_key(r->arch, "vocab_size", key);
     if (gguf_has(r->gguf, key) && (!gguf_get_u32(r->gguf, key, &said) || said != p->n_vocab))

@@ -192,6 +192,7 @@ static bool stage_prepare(struct request *r)
         .text = i->params.text,
         .text_len = i->params.text_len,
         .id_array = i->params.ids,
+        .control_tokens = (r->auth.principal.scopes & SCOPE_CONTROL_TOKENS) != 0,
     };
     if (engine_prepare(r->loop->api->parts.engine, &i->prepare) != ST_OK)
         return refuse_kind(r, ERROR_OVERLOADED);

@@ -36,7 +36,7 @@ static const char help[] =
     "  --tenant-rpm N, --tenant-tpm N, --tenant-concurrency N\n"
     "                        the same for all keys of the tenant together; left as it is if "
     "absent\n"
-    "  --scopes LIST         of inference, usage, platform (inference,usage)\n"
+    "  --scopes LIST         of inference, usage, platform, control-tokens (inference,usage)\n"
     "  --expires TIME        30d, 12h, 30m, 90s from now, or 2026-01-31T12:00:00Z\n"
     "\n"
     "create prints the key on standard output, this once: only a hash of it is stored.\n";
@@ -44,7 +44,10 @@ static const char help[] =
 static const struct {
     const char *name;
     uint32_t bit;
-} scopes[] = {{"inference", SCOPE_INFERENCE}, {"usage", SCOPE_USAGE}, {"platform", SCOPE_PLATFORM}};
+} scopes[] = {{"inference", SCOPE_INFERENCE},
+              {"usage", SCOPE_USAGE},
+              {"platform", SCOPE_PLATFORM},
+              {"control-tokens", SCOPE_CONTROL_TOKENS}};
 
 struct options {
     struct admin_options admin;
@@ -151,7 +154,8 @@ static bool parse_scopes(const char *text, uint32_t *out)
         uint32_t bit = scope_bit(word);
 
         if (bit == 0) {
-            fprintf(stderr, "\"%s\" is no scope: inference, usage, platform\n", word);
+            fprintf(stderr, "\"%s\" is no scope: inference, usage, platform, control-tokens\n",
+                    word);
             return false;
         }
         *out |= bit;

@@ -26,7 +26,13 @@ struct auth_limits { /* 0: none */
     int64_t concurrency;
 };
 
-enum { SCOPE_INFERENCE = 1, SCOPE_USAGE = 2, SCOPE_PLATFORM = 4 /* reads all tenants' usage */ };
+enum {
+    SCOPE_INFERENCE = 1,
+    SCOPE_USAGE = 2,
+    SCOPE_PLATFORM = 4,       /* reads all tenants' usage */
+    SCOPE_CONTROL_TOKENS = 8, /* raw prompts may hold control tokens */
+    SCOPES_ALL = 15,
+};
 
 struct principal {
     int64_t tenant_id, project_id, key_id;

@@ -114,7 +114,7 @@ static enum status check_spec(const struct key_spec *spec, struct reason *why)
         s = check_limits("the tenant", &spec->tenant_limits, -1, why);
     if (s == ST_OK)
         s = check_label(spec->name, why);
-    if (s == ST_OK && (spec->scopes == 0 || spec->scopes > 7))
+    if (s == ST_OK && (spec->scopes == 0 || spec->scopes > SCOPES_ALL))
         s = fail_param(why, ST_INVALID, "scopes", "scopes: at least one");
     return s;
 }

@@ -81,7 +81,9 @@ struct engine_prepare {
     bool add_generation_prompt, continue_final_message;
     const char *text; /* TEXT */
     size_t text_len;
-    json_t *id_array; /* IDS: array of integers */
+    json_t *id_array;    /* IDS: array of integers */
+    bool control_tokens; /* TEXT and IDS may hold control tokens; else text is never parsed into
+                            them and their ids are refused */
     /* results */
     enum status status; /* ST_OK; ST_INVALID (reason.param names the field); ST_TOO_LONG */
     struct reason reason;

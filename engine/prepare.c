@@ -140,7 +140,7 @@ static enum status prepare_chat(struct engine_prepare *p)
 
 static enum status prepare_text(struct engine_prepare *p)
 {
-    struct text_span span = {.text = p->text, .len = p->text_len};
+    struct text_span span = {.text = p->text, .len = p->text_len, .control = p->control_tokens};
 
     return encode(p, &span, 1, true);
 }
@@ -153,9 +153,11 @@ static enum status take_id(struct engine_prepare *p, const json_t *v, size_t at)
     if (id < 0 || id >= (json_int_t)p->model->n_vocab)
         return fail_param(&p->reason, ST_INVALID, "prompt",
                           "Token %zu of the prompt is not an id of this model's vocabulary.", at);
-    if (tokenizer_is_control(m->tokenizer, (int32_t)id))
+    if (!p->control_tokens && tokenizer_is_control(m->tokenizer, (int32_t)id))
         return fail_param(&p->reason, ST_INVALID, "prompt",
-                          "Token %zu of the prompt is a control token.", at);
+                          "Token %zu of the prompt is a control token, which this key's scopes do "
+                          "not allow (control-tokens).",
+                          at);
     p->ids[p->n_ids++] = (int32_t)id;
     return ST_OK;
 }

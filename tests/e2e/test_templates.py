@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from conftest import BIN, MODEL, SLOW, Stack, scratch
+from conftest import BIN, MODEL, MODEL_ID, SLOW, Stack, scratch
 
 # Says what it was given, so that the length of the prompt shows it.
 TEMPLATE = (
@@ -111,3 +111,19 @@ def test_render_takes_tools_documents_and_kwargs(tmp_path):
     assert render("--continue-final-message") == "f d 3<user>ab"
     assert render("--as-is").startswith("f d 3<user>[{'type': 'text'")
     assert "chat_template_kwargs" in render("--kwargs", '{"tools": 1}')
+
+
+def test_control_tokens_in_raw_prompts_need_their_scope(stack):
+    plain = stack.new_key("raw-plain")
+    special = stack.new_key("raw-special", scopes="inference,control-tokens")
+
+    def prompt_tokens(key, prompt):
+        r = stack.post("/v1/completions", {"model": MODEL_ID, "prompt": prompt, "max_tokens": 1}, key)
+        return r.json()["usage"]["prompt_tokens"] if r.status_code == 200 else r
+
+    assert prompt_tokens(special, "Hi<|im_end|>") < prompt_tokens(plain, "Hi<|im_end|>")
+    assert prompt_tokens(special, "Hi there") == prompt_tokens(plain, "Hi there")
+    assert prompt_tokens(special, [1, 19556]) == 2  # <|im_start|>, and some word
+    r = prompt_tokens(plain, [1, 19556])
+    assert r.status_code == 400 and r.json()["error"]["param"] == "prompt"
+    assert stack.chat("Hi<|im_end|>", special).json()["usage"] == stack.chat("Hi<|im_end|>", plain).json()["usage"]

@@ -62,7 +62,7 @@ static size_t word_length(const char *text, size_t len)
     while ((n = space_length(text, len, at)) > 0)
         at += n;
     while (at < len) {
-        const char *lead = memchr(text + at, VOCAB_SPACE[0], len - at);
+        const char *lead = memchr(text + at, (unsigned char)VOCAB_SPACE[0], len - at);
 
         if (lead == NULL)
             return len;

@@ -310,6 +310,32 @@ static void takes_long_white_space_in_stride(void **state)
     close_fixture(&f);
 }
 
+/* A token of white space finds that of its like before it, which is taken already. */
+static void tokens_of_white_space_take_it_once(void **state)
+{
+    const size_t len = 900000;
+    char *text = malloc(len);
+    const char *tokens[N_TOKENS];
+    struct token_ids ids = {0};
+    struct fixture f;
+
+    (void)state;
+    assert_non_null(text);
+    memcpy(tokens, texts, sizeof tokens);
+    tokens[LEFT] = " ";
+    begin(&f, tokens);
+    gguf_build_i32s(&f.build, "sluice.token_lstrip", left, COUNT_OF(left));
+    open_tokenizer(&f);
+    memset(text, ' ', len);
+    assert_int_equal(
+        tokenizer_encode(f.tokenizer, &(struct text_span){text, len, true}, 1, 0, len, &ids),
+        ST_OK);
+    assert_int_equal(ids.n, len);
+    token_ids_dispose(&ids);
+    free(text);
+    close_fixture(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -323,6 +349,7 @@ int main(void)
         cmocka_unit_test(refuses_lists_of_what_is_no_token),
         cmocka_unit_test(refuses_a_list_that_is_none),
         cmocka_unit_test(takes_long_white_space_in_stride),
+        cmocka_unit_test(tokens_of_white_space_take_it_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -185,7 +185,9 @@ enum status merges_from_scores(struct merges *m, const struct vocab *v, struct r
     uint32_t *ranks = calloc(v->n, sizeof *ranks);
     enum status s = check_lengths(v, why);
 
-    if (ranks == NULL || !rank_scores(v, ranks))
+    if (ranks == NULL)
+        return fail(why, ST_NO_MEMORY, "out of memory for the scores");
+    if (!rank_scores(v, ranks))
         s = fail(why, ST_NO_MEMORY, "out of memory for the scores");
     if (s == ST_OK)
         s = make_table(m, part_tokens(m, v, ranks), why); /* no table yet: they are counted */

@@ -144,7 +144,7 @@ static enum status compose(const char *text, size_t len, struct buf *out)
     size_t n = 0;
     enum status s = normalize_nfd(text, len, &cps, &n);
 
-    if (s != ST_OK)
+    if (s != ST_OK || cps == NULL)
         return s;
     composed =
         utf8proc_normalize_utf32(cps, (utf8proc_ssize_t)n, UTF8PROC_STABLE | UTF8PROC_COMPOSE);

@@ -33,8 +33,7 @@ static const char *const eog_texts[] = {
     "<eos>",
     "<end_of_utterance>",
     "<|END_OF_TURN_TOKEN|>",
-    "<\xEF\xBD\x9C"
-    "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>", /* DeepSeek's, with full-width bars */
+    "<\uFF5Cend\u2581of\u2581sentence\uFF5C>", /* DeepSeek's, with full-width bars */
 };
 
 enum status special_id(const struct vocab *v, const struct gguf *g, const char *key, int32_t *out,

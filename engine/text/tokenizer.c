@@ -118,8 +118,9 @@ static enum status build(struct tokenizer *t, const struct gguf *g, struct reaso
     const struct kind *k = NULL;
     enum status s = find_kind(g, &k, why);
 
-    if (s == ST_OK)
-        s = vocab_init(&t->vocab, g, k->spelling, why);
+    if (s != ST_OK || k == NULL)
+        return s;
+    s = vocab_init(&t->vocab, g, k->spelling, why);
     if (s == ST_OK)
         s = added_init(&t->added, &t->vocab, g, why);
     if (s == ST_OK)

@@ -25,7 +25,7 @@
 #include <stdint.h>
 #include <string.h>
 
-typedef uint16_t __mmask16;
+typedef uint16_t emulated_mask16;
 
 static inline __m512 emulated_load(const float *p)
 {
@@ -40,7 +40,7 @@ static inline void emulated_store(float *p, __m512 v)
     memcpy(p, &v, sizeof v);
 }
 
-static inline __m512 _mm512_mask_loadu_ps(__m512 other, __mmask16 m, const void *p)
+static inline __m512 emulated_mm512_mask_loadu_ps(__m512 other, emulated_mask16 m, const void *p)
 {
     float out[16];
 
@@ -51,12 +51,12 @@ static inline __m512 _mm512_mask_loadu_ps(__m512 other, __mmask16 m, const void 
     return emulated_load(out);
 }
 
-static inline __m512 _mm512_maskz_loadu_ps(__mmask16 m, const void *p)
+static inline __m512 emulated_mm512_maskz_loadu_ps(emulated_mask16 m, const void *p)
 {
-    return _mm512_mask_loadu_ps(_mm512_setzero_ps(), m, p);
+    return emulated_mm512_mask_loadu_ps(_mm512_setzero_ps(), m, p);
 }
 
-static inline void _mm512_mask_storeu_ps(void *p, __mmask16 m, __m512 v)
+static inline void emulated_mm512_mask_storeu_ps(void *p, emulated_mask16 m, __m512 v)
 {
     float in[16];
 
@@ -66,7 +66,7 @@ static inline void _mm512_mask_storeu_ps(void *p, __mmask16 m, __m512 v)
             memcpy((char *)p + 4 * i, &in[i], 4);
 }
 
-static inline __m256i _mm256_maskz_loadu_epi16(__mmask16 m, const void *p)
+static inline __m256i emulated_mm256_maskz_loadu_epi16(emulated_mask16 m, const void *p)
 {
     uint16_t out[16] = {0};
     __m256i r;
@@ -78,7 +78,7 @@ static inline __m256i _mm256_maskz_loadu_epi16(__mmask16 m, const void *p)
     return r;
 }
 
-static inline __m512 _mm512_cvtph_ps(__m256i h)
+static inline __m512 emulated_mm512_cvtph_ps(__m256i h)
 {
     float out[16];
 
@@ -93,7 +93,7 @@ static inline __m512 _mm512_cvtph_ps(__m256i h)
     return emulated_load(out);
 }
 
-static inline __m512 _mm512_cvtepi32_ps(__m512i v)
+static inline __m512 emulated_mm512_cvtepi32_ps(__m512i v)
 {
     int32_t in[16];
     float out[16];
@@ -105,7 +105,7 @@ static inline __m512 _mm512_cvtepi32_ps(__m512i v)
 }
 
 /* Rounds to nearest even, the default mode. */
-static inline __m512i _mm512_cvtps_epi32(__m512 v)
+static inline __m512i emulated_mm512_cvtps_epi32(__m512 v)
 {
     float in[16];
     int32_t out[16];
@@ -118,7 +118,7 @@ static inline __m512i _mm512_cvtps_epi32(__m512 v)
     return r;
 }
 
-static inline __m256 _mm512_extractf32x8_ps(__m512 v, int half)
+static inline __m256 emulated_mm512_extractf32x8_ps(__m512 v, int half)
 {
     __m256 r;
 
@@ -127,7 +127,7 @@ static inline __m256 _mm512_extractf32x8_ps(__m512 v, int half)
 }
 
 /* Halves are combined until one is left, as compilers expand it. */
-static inline float _mm512_reduce_add_ps(__m512 v)
+static inline float emulated_mm512_reduce_add_ps(__m512 v)
 {
     float x[16];
 
@@ -138,7 +138,7 @@ static inline float _mm512_reduce_add_ps(__m512 v)
     return x[0];
 }
 
-static inline float _mm512_reduce_max_ps(__m512 v)
+static inline float emulated_mm512_reduce_max_ps(__m512 v)
 {
     float x[16];
 
@@ -148,5 +148,29 @@ static inline float _mm512_reduce_max_ps(__m512 v)
             x[i] = x[i] > x[i + n] ? x[i] : x[i + n];
     return x[0];
 }
+
+/* SIMDe of Debian 13 has some of them: ours are taken on both. */
+#undef __mmask16
+#define __mmask16 emulated_mask16
+#undef _mm512_mask_loadu_ps
+#define _mm512_mask_loadu_ps emulated_mm512_mask_loadu_ps
+#undef _mm512_maskz_loadu_ps
+#define _mm512_maskz_loadu_ps emulated_mm512_maskz_loadu_ps
+#undef _mm512_mask_storeu_ps
+#define _mm512_mask_storeu_ps emulated_mm512_mask_storeu_ps
+#undef _mm256_maskz_loadu_epi16
+#define _mm256_maskz_loadu_epi16 emulated_mm256_maskz_loadu_epi16
+#undef _mm512_cvtph_ps
+#define _mm512_cvtph_ps emulated_mm512_cvtph_ps
+#undef _mm512_cvtepi32_ps
+#define _mm512_cvtepi32_ps emulated_mm512_cvtepi32_ps
+#undef _mm512_cvtps_epi32
+#define _mm512_cvtps_epi32 emulated_mm512_cvtps_epi32
+#undef _mm512_extractf32x8_ps
+#define _mm512_extractf32x8_ps emulated_mm512_extractf32x8_ps
+#undef _mm512_reduce_add_ps
+#define _mm512_reduce_add_ps emulated_mm512_reduce_add_ps
+#undef _mm512_reduce_max_ps
+#define _mm512_reduce_max_ps emulated_mm512_reduce_max_ps
 
 #endif

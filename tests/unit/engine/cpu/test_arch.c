@@ -24,6 +24,15 @@
 #define MEAN_MAX   0.001 /* nat: of |difference| of the targets' log-probabilities */
 #define DATA       "tests/data/arch"
 
+/* Sanitizers look at memory and threads, and compute slowly: some models are enough for that. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define IS_SANITIZED true
+#define CHUNKED_EACH 6
+#else
+#define IS_SANITIZED false
+#define CHUNKED_EACH 1
+#endif
+
 struct entry {
     json_t *data;
     const char *gguf, *folder; /* below SLUICE_TEST_MODELS; folder may be NULL */
@@ -243,7 +252,7 @@ static void chunks_change_no_bit(void **state)
     (void)state;
     if (!have_models())
         skip();
-    for (size_t i = 0; i < n_entries; i++) {
+    for (size_t i = 0; i < n_entries; i += CHUNKED_EACH) {
         check_chunks(&entries[i], DEVICE_EXACT);
         check_chunks(&entries[i], DEVICE_FAST);
     }
@@ -427,7 +436,7 @@ static bool check_mutant(const struct entry *e, size_t m)
 static void every_mutant_of_a_structure_flag_is_caught(void **state)
 {
     (void)state;
-    if (!have_models())
+    if (!have_models() || IS_SANITIZED)
         skip();
     for (size_t m = 0; m < COUNT_OF(mutants); m++) {
         size_t n = 0;

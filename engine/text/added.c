@@ -26,7 +26,7 @@ static const char left_key[] = "sluice.token_lstrip";
 static const char right_key[] = "sluice.token_rstrip";
 
 /* GGUF has no key for these flags. Phi-3's tokenizer with SentencePiece's vocabulary is known by
- * its architecture, and its published tokenizer.json has rstrip on these tokens (not on <s> and
+ * its architecture, and the reference takes white space behind these tokens (not behind <s> and
  * <|endoftext|>): without it the line break behind <|user|> would become tokens that the model
  * never saw there. */
 static const char phi3_arch[] = "phi3", phi3_model[] = "llama";

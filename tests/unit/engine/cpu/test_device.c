@@ -27,6 +27,18 @@
 static const enum tensor_type some_types[] = {TENSOR_F32,  TENSOR_F16,  TENSOR_BF16,
                                               TENSOR_Q8_0, TENSOR_Q4_1, TENSOR_Q5_0,
                                               TENSOR_Q4_K, TENSOR_Q6_K, TENSOR_IQ4_NL};
+/* ThreadSanitizer looks at who touches what, and computes slowly: floats and one packed type are
+ * enough for that. */
+static bool is_looked_at(enum tensor_type type)
+{
+#ifdef __SANITIZE_THREAD__
+    return type == TENSOR_F32 || type == TENSOR_Q4_1;
+#else
+    (void)type;
+    return true;
+#endif
+}
+
 static const char *const all_isas[] = {"scalar", "avx2", "avx512"};
 
 struct rig {
@@ -235,6 +247,8 @@ static void test_logits_do_not_depend_on_the_batch(void **state)
             continue;
         }
         for (size_t t = 0; t < sizeof some_types / sizeof some_types[0]; t++) {
+            if (!is_looked_at(some_types[t]))
+                continue;
             check_invariance(all_isas[i], some_types[t], DEVICE_FAST);
             check_invariance(all_isas[i], some_types[t], DEVICE_EXACT);
         }
@@ -312,7 +326,7 @@ static void test_logits_are_right(void **state)
 
     (void)state;
     for (uint32_t type = 0; type < TENSOR_TYPES; type++)
-        if (tensor_type_block(type, &elements, &bytes))
+        if (tensor_type_block(type, &elements, &bytes) && is_looked_at(type))
             check_against_reference(type);
 }
 

@@ -2,7 +2,7 @@
 """How fast text is tokenized on one thread: ours (sluice tokenize --bench) and Hugging Face's tokenizers, built from the
 same vocabulary, on the same megabytes of English, code and CJK, one after the other. The ids must be the same.
 
-    VENV/bin/python bench/tokenize.py build/release/sluice MODEL.gguf...
+    VENV/bin/python bench/peer_tokenizers.py build/release/sluice MODEL.gguf...
 
 VENV needs tokenizers and gguf. English is Python's own documentation, code is this repository's C, CJK are the
 translations into Chinese, Japanese and Korean that the machine has. Both sides take the best of a few runs; the peer

@@ -25,4 +25,4 @@ until curl -sf http://127.0.0.1:18990/readyz >/dev/null; do
     [ $n -lt 300 ] || { cat "$dir/up.log"; exit 1; }
     sleep 0.1
 done
-.venv/bin/python bench/load.py --base http://127.0.0.1:18990/v1 --key "$(cat "$dir/var/demo.key")" --ignore-eos
+.venv/bin/python bench/load.py --base http://127.0.0.1:18990/v1 --key "$(cat "$dir/var/demo.key")" --ignore-eos --requests 32

@@ -44,13 +44,13 @@ static enum status counted_too_many(struct engine_prepare *p, size_t counted)
                       p->kind == ENGINE_PROMPT_CHAT ? "messages" : "prompt", counted);
 }
 
-static enum status encode(struct engine_prepare *p, const struct text_span *spans, size_t n_spans,
-                          bool add_bos)
+/* With the BOS that the model asks for, where the text doesn't begin with it already. */
+static enum status encode(struct engine_prepare *p, const struct text_span *spans, size_t n_spans)
 {
     const struct served_model *m = served_model_of(p->model);
     size_t most = (size_t)p->model->context_tokens * COUNT_CONTEXTS;
     struct token_ids ids = {0};
-    enum status s = tokenizer_encode(m->tokenizer, spans, n_spans, add_bos, most, &ids);
+    enum status s = tokenizer_encode(m->tokenizer, spans, n_spans, TOKENIZER_BOS, most, &ids);
 
     if (s == ST_OK) {
         p->ids = ids.ids;
@@ -67,17 +67,6 @@ static enum status encode(struct engine_prepare *p, const struct text_span *span
 
 /* ---- chat ---- */
 
-/* By the template's own hand: a user who writes the text of BOS gets those characters, and the
- * prompt still its BOS. */
-static bool begins_with_bos(const struct served_model *m, const struct rendered *r)
-{
-    const char *bos = tokenizer_bos_text(m->tokenizer);
-    size_t len = strlen(bos);
-
-    return len > 0 && r->n_spans > 0 && r->spans[0].from_template && r->spans[0].len >= len &&
-           memcmp(r->text, bos, len) == 0;
-}
-
 static enum status encode_rendered(struct engine_prepare *p, const struct rendered *r)
 {
     struct text_span *spans = calloc(r->n_spans != 0 ? r->n_spans : 1, sizeof spans[0]);
@@ -91,7 +80,7 @@ static enum status encode_rendered(struct engine_prepare *p, const struct render
         spans[i] = (struct text_span){.text = r->text + r->spans[i].start,
                                       .len = r->spans[i].len,
                                       .control = r->spans[i].from_template};
-    s = encode(p, spans, r->n_spans, !begins_with_bos(served_model_of(p->model), r));
+    s = encode(p, spans, r->n_spans);
     free(spans);
     return s;
 }
@@ -142,7 +131,7 @@ static enum status prepare_text(struct engine_prepare *p)
 {
     struct text_span span = {.text = p->text, .len = p->text_len, .control = p->control_tokens};
 
-    return encode(p, &span, 1, true);
+    return encode(p, &span, 1);
 }
 
 static enum status take_id(struct engine_prepare *p, const json_t *v, size_t at)

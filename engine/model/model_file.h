@@ -11,6 +11,8 @@ MUST_CHECK enum status model_check_keys(const struct gguf *g, const struct arch 
 /* "ARCH.SUFFIX" into key. */
 #define MODEL_KEY_MAX 96
 void model_key(const struct arch *arch, const char *suffix, char key[MODEL_KEY_MAX]);
+/* The key holds exactly this text. */
+bool model_key_is(const struct gguf *g, const char *key, const char *want);
 /* Sizes, factors and RoPE from the metadata, and the vocabulary's size from the embedding; not the
  * tensors that m->shape.rope names. */
 MUST_CHECK enum status model_read_shape(struct model *m, struct reason *why);

@@ -75,7 +75,7 @@ static bool get_number(const struct gguf *g, const char *key, float *out)
     return true;
 }
 
-static bool is_string(const struct gguf *g, const char *key, const char *want)
+bool model_key_is(const struct gguf *g, const char *key, const char *want)
 {
     struct gguf_string s;
 
@@ -150,7 +150,7 @@ static enum status find_architecture(const struct gguf *g, const struct arch **a
     *arch = arch_find(s.data, s.len);
     if (*arch == NULL)
         return refuse_architecture(s, why);
-    if (gguf_has(g, "general.type") && !is_string(g, "general.type", "model"))
+    if (gguf_has(g, "general.type") && !model_key_is(g, "general.type", "model"))
         return fail_param(why, ST_UNSUPPORTED, "general.type",
                           "the file is no model, but a part or an adapter of one (general.type)");
     return ST_OK;

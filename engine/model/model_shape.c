@@ -155,13 +155,6 @@ static void read_window(struct shape_reader *r, struct model_shape *p)
             fail_param(r->why, ST_CORRUPT, key, "%s is not one number up to %u", key, CONTEXT_MAX);
 }
 
-static bool is_string(const struct gguf *g, const char *key, const char *want)
-{
-    struct gguf_string s;
-
-    return gguf_get_string(g, key, &s) && s.len == strlen(want) && memcmp(s.data, want, s.len) == 0;
-}
-
 /* Files that give a factor and no type mean linear scaling. */
 static void read_scaling_type(struct shape_reader *r, struct model_rope *p)
 {
@@ -181,7 +174,7 @@ static void read_scaling_type(struct shape_reader *r, struct model_rope *p)
     if (r->status != ST_OK || !gguf_has(r->gguf, key))
         return;
     for (size_t i = 0; i < COUNT_OF(types); i++)
-        if (is_string(r->gguf, key, types[i].name)) {
+        if (model_key_is(r->gguf, key, types[i].name)) {
             p->scaling = types[i].scaling;
             return;
         }

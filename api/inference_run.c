@@ -37,13 +37,13 @@ static void note_progress(struct inference *i, const struct engine_usage *u)
                      u->output_tokens);
 }
 
-static void on_tokens(void *arg, const char *text, size_t len, const struct engine_usage *so_far)
+static void on_delta(void *arg, const struct engine_delta *d, const struct engine_usage *so_far)
 {
     struct inference *i = arg;
 
     note_progress(i, so_far);
-    if (len > 0)
-        inference_answer_text(i, text, len);
+    if (d->len > 0)
+        inference_answer_text(i, d->text, d->len);
 }
 
 static void on_end(void *arg, const struct engine_end *end)
@@ -94,15 +94,15 @@ static enum status submit(struct inference *i)
         .prompt = i->prepare.ids,
         .n_prompt = i->prepare.n_ids,
         .max_tokens = (uint32_t)i->output_cap,
-        .temperature = temperature_of(&i->params),
-        .top_p = top_p_of(&i->params),
-        .top_k = (int32_t)i->params.top_k,
-        .seed = seed_of(&i->params),
+        .sampling = {.temperature = temperature_of(&i->params),
+                     .top_p = top_p_of(&i->params),
+                     .top_k = (int32_t)i->params.top_k,
+                     .seed = seed_of(&i->params)},
         .stops = i->params.stops,
         .n_stops = i->params.n_stops,
         .ignore_eos = i->params.ignore_eos,
         .arg = i,
-        .on_tokens = on_tokens,
+        .on_delta = on_delta,
         .on_end = on_end,
     };
 

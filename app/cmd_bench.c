@@ -112,7 +112,7 @@ static enum status decode(struct bench *b, struct local_run *r, uint32_t batch, 
         if (s != ST_OK)
             return s;
         for (uint32_t i = 0; i < batch; i++)
-            ids[i] = r->results[i].id >= 0 ? r->results[i].id : 0;
+            ids[i] = r->output.results[i].id >= 0 ? r->output.results[i].id : 0;
     }
     *seconds = (double)(clock_mono_ns() - start) * 1e-9;
     return ST_OK;

@@ -137,9 +137,9 @@ static enum status decode(struct generate *g, struct local_run *r, const struct 
     g->finish_reason = "length";
     for (uint32_t n = 0; st == ST_OK; n++) {
         struct local_feed feed = {.n = 1, .want = WANT_LAST, .output_index = n + 1};
-        int32_t id = r->results[0].id;
+        int32_t id = r->output.results[0].id;
 
-        st = r->results[0].status;
+        st = r->output.results[0].status;
         if (st != ST_OK)
             break;
         if (tokenizer_is_eog(t, id)) {
@@ -182,8 +182,10 @@ static enum status run_on(struct generate *g, struct local_run *r, const struct 
 
     if (st != ST_OK)
         return fail(why, st, "%s", status_text(st));
-    r->device->ops->slot_set(r->device, 0, &g->sampling);
-    st = decode(g, r, t, d);
+    st = r->device->ops->slot_set(r->device, 0, &g->sampling, g->ids.ids, (uint32_t)g->ids.n,
+                                  (uint32_t)g->ids.n);
+    if (st == ST_OK)
+        st = decode(g, r, t, d);
     if (st != ST_OK) {
         fail(why, st, "the model gave no finite logits: %s", status_text(st));
     } else {

@@ -166,7 +166,7 @@ static enum status score_chunk(struct score *s, struct local_run *r, uint32_t at
     enum status st = local_step(r, &feed, 1, true);
 
     for (uint32_t i = 0; i < n && st == ST_OK; i++) {
-        st = r->results[i].status;
+        st = r->output.results[i].status;
         if (st == ST_OK)
             keep_row(s, at + i + 1, r->device->ops->logits(r->device, i), r->model->shape.n_vocab);
     }

@@ -99,10 +99,12 @@ enum status local_read(const char *path, size_t limit, char **text, size_t *len,
 static bool alloc_steps(struct local_run *r)
 {
     r->rows = calloc(r->max_rows, sizeof *r->rows);
-    r->results = calloc(r->max_rows, sizeof *r->results);
+    r->output.results = calloc(r->max_rows, sizeof *r->output.results);
+    r->output.tops = calloc((size_t)r->max_rows * TOP_LOGPROBS_MAX, sizeof *r->output.tops);
     r->sequences = calloc(r->n_sequences, sizeof *r->sequences);
     r->pages = calloc((size_t)r->n_sequences * r->pages_each, sizeof *r->pages);
-    return r->rows != NULL && r->results != NULL && r->sequences != NULL && r->pages != NULL;
+    return r->rows != NULL && r->output.results != NULL && r->output.tops != NULL &&
+           r->sequences != NULL && r->pages != NULL;
 }
 
 static enum status open_parts(struct local_run *r, const struct local_options *o,
@@ -156,7 +158,8 @@ void local_run_close(struct local_run *r)
         r->device->ops->close(r->device);
     model_close(r->model);
     free(r->rows);
-    free(r->results);
+    free(r->output.results);
+    free(r->output.tops);
     free(r->sequences);
     free(r->pages);
     *r = (struct local_run){0};
@@ -186,12 +189,14 @@ enum status local_step(struct local_run *r, const struct local_feed *feeds, uint
                 .ticket = ROW_LITERAL,
                 .position = f->position + t,
                 .sequence = f->sequence,
-                .want = f->want == WANT_ALL || (f->want == WANT_LAST && t + 1 == f->n)};
+                .want = f->want == WANT_ALL || (f->want == WANT_LAST && t + 1 == f->n)
+                            ? ROW_SAMPLE
+                            : ROW_NOTHING};
     }
     s = r->device->ops->submit(r->device, &step, &ticket);
     if (s != ST_OK)
         return s;
-    return r->device->ops->complete(r->device, ticket, r->results, &r->n_results);
+    return r->device->ops->complete(r->device, ticket, &r->output);
 }
 
 enum status local_prefill(struct local_run *r, uint32_t sequence, const int32_t *ids, uint32_t n)

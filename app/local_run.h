@@ -59,8 +59,7 @@ struct local_run {
     struct step_row *rows;
     struct step_sequence *sequences;
     uint32_t *pages;
-    struct step_result *results; /* (max_rows): of the last step */
-    uint32_t n_results;
+    struct step_output output; /* of the last step */
 };
 
 /* Room for n_sequences of max_tokens each, max_rows tokens a step. On failure nothing is left. */
@@ -80,7 +79,7 @@ struct local_feed {
     enum local_want want;
     uint32_t output_index;
 };
-/* One step over all feeds (their n together at most max_rows); results in r->results. */
+/* One step over all feeds (their n together at most max_rows); results in r->output. */
 MUST_CHECK enum status local_step(struct local_run *r, const struct local_feed *feeds,
                                   uint32_t n_feeds, bool want_logits);
 /* Feeds ids[0..n) of a sequence from position 0 in chunks of max_rows; the last wants a sample. */

@@ -161,6 +161,17 @@ void engine_stats(struct engine *e, struct engine_stats *out)
     stats_cell_read(&e->models[0].stats, clock_mono_ms(), out);
 }
 
+size_t engine_token_bytes(const struct engine_model *m, int32_t id, char *out, size_t cap)
+{
+    size_t len;
+    const char *piece = tokenizer_piece(served_model_of(m)->tokenizer, id, &len);
+
+    if (piece == NULL)
+        return 0;
+    memcpy(out, piece, len < cap ? len : cap);
+    return len;
+}
+
 /* ---- links: one per loop, to every model ---- */
 
 struct engine_link {

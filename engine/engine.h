@@ -15,6 +15,7 @@
 #include "base/loop.h"
 #include "base/status.h"
 #include "base/worker.h"
+#include "engine/sampling.h"
 
 struct engine;      /* shared by all threads; immutable but for atomics */
 struct engine_link; /* one per loop; belongs to the loop's thread */
@@ -55,6 +56,10 @@ void engine_close(struct engine *e);
 /* Models in a stable order; NULL past the end / when there is none of that id. Any thread. */
 const struct engine_model *engine_model_at(const struct engine *e, size_t i);
 const struct engine_model *engine_model_find(const struct engine *e, const char *id);
+
+/* The bytes of a token as it stands in a text (a control token: its name); at most `cap` are
+ * written, all are counted. Any thread. */
+size_t engine_token_bytes(const struct engine_model *m, int32_t id, char *out, size_t cap);
 
 /* ---- text work ---- */
 
@@ -109,11 +114,13 @@ struct engine_usage {
 };
 
 struct engine_end {
-    enum status status; /* ST_OK; ST_CANCELLED; ST_UNAVAILABLE (engine died); ST_OVERLOADED (queue);
-                           ST_INTERNAL (NaN in its logits, device) */
-    enum engine_finish finish; /* with ST_OK */
+    enum status status; /* ST_OK; ST_CANCELLED; ST_UNAVAILABLE (engine died); ST_OVERLOADED (queue
+                           full); ST_TIMEOUT (waited too long in it); ST_INTERNAL (NaN in its
+                           logits, device) */
+    enum engine_finish finish; /* with ST_OK: LENGTH where any choice ended so */
     struct engine_usage usage; /* what the table of design section 5 bills for this end */
-    uint32_t queue_us, prefill_us, decode_us;
+    uint32_t queue_us, prefill_us, decode_us; /* of the first choice */
+    uint32_t retry_after_ms; /* with ST_OVERLOADED and ST_TIMEOUT: what the queue would take now */
 };
 
 struct engine_stop_string {
@@ -121,24 +128,49 @@ struct engine_stop_string {
     size_t len;
 };
 
+#define ENGINE_CHOICES_MAX 128 /* n; as OpenAI */
+#define ENGINE_PRIORITIES  3   /* classes: 0 first */
+#define ENGINE_SALT_BYTES  32
+
+/* What became of a choice in a step. */
+struct engine_delta {
+    uint32_t choice;
+    const char *text; /* valid UTF-8, may be empty */
+    size_t len;
+    enum engine_finish finish; /* not NONE: the choice has ended, nothing of it follows */
+    /* With want_logprobs: the tokens that `text` of this choice ends with, this delta's included: a
+     * token comes with the text that holds its last byte, and never when a stop cut it off. With
+     * want_prompt_logprobs the prompt's tokens from the second come first, once, as the deltas of
+     * choice 0 that say is_prompt, without text. */
+    const struct token_sample *tokens;
+    uint32_t n_tokens;
+    bool is_prompt;
+};
+
 struct engine_submit {
     struct id request;
     const struct engine_model *model;
-    uint64_t tenant;
-    uint32_t weight;       /* 1000 is the ordinary share */
-    const int32_t *prompt; /* copied into the frame */
+    uint64_t tenant, project;
+    uint32_t weight;                       /* 1000 is the ordinary share */
+    uint32_t priority;                     /* class, below ENGINE_PRIORITIES */
+    int64_t queue_max_ms;                  /* waiting longer ends it with ST_TIMEOUT; 0: no bound */
+    uint8_t cache_salt[ENGINE_SALT_BYTES]; /* from the tenant that was authenticated, never from
+                                              the body: requests share KV pages only within one */
+    const int32_t *prompt;                 /* copied into the frame */
     uint32_t n_prompt;
-    uint32_t max_tokens;
-    float temperature, top_p;
-    int32_t top_k;
-    uint64_t seed;
-    const struct engine_stop_string *stops;
+    uint32_t max_tokens; /* of each choice; 0: the prompt is computed (for its log-probabilities) */
+    uint32_t n_choices;  /* 1 to ENGINE_CHOICES_MAX; 0 counts as 1 */
+    /* choice and end_ids are not looked at. Lists are copied. */
+    struct sampling sampling;
+    const struct engine_stop_string *stops; /* not looked for before min_tokens */
     size_t n_stops;
-    bool ignore_eos; /* go on to max_tokens past the model's own end (for load tests) */
+    const int32_t *stop_ids; /* beside the model's own; the token itself gives no text */
+    uint32_t n_stop_ids;     /* <= STOP_IDS_MAX */
+    bool ignore_eos;         /* go on past the model's own end (stop_ids still end it) */
     /* Called on the loop, from the socket's read, never from inside engine_submit. */
     void *arg;
-    /* text: valid UTF-8, may be empty; never called after engine_cancel. */
-    void (*on_tokens)(void *arg, const char *text, size_t len, const struct engine_usage *so_far);
+    /* Never called after engine_cancel. so_far: of all choices together. */
+    void (*on_delta)(void *arg, const struct engine_delta *d, const struct engine_usage *so_far);
     /* Exactly once per accepted job, the last call; the job is gone when it returns. */
     void (*on_end)(void *arg, const struct engine_end *end);
 };
@@ -154,7 +186,7 @@ bool engine_link_is_ready(const struct engine_link *l);
 /* ST_UNAVAILABLE: no engine now; on_end will not come. */
 MUST_CHECK enum status engine_submit(struct engine_link *l, const struct engine_submit *s,
                                      struct engine_job **out);
-/* No on_tokens after this; on_end still comes, from the engine's final frame (not from inside). */
+/* No on_delta after this; on_end still comes, from the engine's final frame (not from inside). */
 void engine_cancel(struct engine_job *j);
 
 /* ---- state ---- */
@@ -167,6 +199,7 @@ struct engine_stats {
     uint32_t running, waiting;
     uint32_t pages_used, pages_total;
     uint64_t steps, prompt_tokens, output_tokens, preemptions;
+    uint64_t prefix_query_tokens, prefix_hit_tokens, not_finite;
     uint32_t rows_max;        /* most sequences seen in one step since the engine's start */
     int64_t last_step_age_ms; /* -1: no work waits */
 };

@@ -65,7 +65,9 @@ static void on_timer(void *arg)
     j->usage.prompt_tokens = j->submit.n_prompt;
     j->usage.output_tokens++;
     loop_timer_start(j->link->loop, &j->timer, 0);
-    j->submit.on_tokens(j->submit.arg, s->texts[at], strlen(s->texts[at]), &j->usage);
+    j->submit.on_delta(j->submit.arg,
+                       &(struct engine_delta){.text = s->texts[at], .len = strlen(s->texts[at])},
+                       &j->usage);
 }
 
 static enum status link_open(const struct backend_target *t, struct loop *loop,
@@ -121,7 +123,7 @@ static enum status submit(struct backend_link *super, const struct engine_submit
     l->script->n_submitted++;
     l->script->last_n_prompt = s->n_prompt;
     l->script->last_max_tokens = s->max_tokens;
-    l->script->last_seed = s->seed;
+    l->script->last_seed = s->sampling.seed;
     loop_timer_start(l->loop, &j->timer, 0);
     *out = &j->super;
     return ST_OK;

@@ -62,10 +62,7 @@ static void put_submit(struct process_link *l, const struct process_job *j,
                             .tenant = s->tenant,
                             .weight = s->weight != 0 ? s->weight : 1,
                             .max_tokens = s->max_tokens,
-                            .sampling = {.temperature = s->temperature,
-                                         .top_p = s->top_p,
-                                         .top_k = s->top_k,
-                                         .seed = s->seed},
+                            .sampling = s->sampling,
                             .ignore_eos = s->ignore_eos,
                             .n_stops = (uint32_t)s->n_stops,
                             .n_prompt = s->n_prompt,
@@ -78,7 +75,7 @@ static void put_submit(struct process_link *l, const struct process_job *j,
 
 /* What the engine's decoder refuses ends the connection and every job on it: so it isn't sent.
  * Compared so that NaN fails. */
-static bool is_sampling_sendable(const struct engine_submit *s)
+static bool is_sampling_sendable(const struct sampling *s)
 {
     return s->temperature >= 0 && s->temperature <= 2 && s->top_p > 0 && s->top_p <= 1 &&
            s->top_k >= 0;
@@ -86,7 +83,7 @@ static bool is_sampling_sendable(const struct engine_submit *s)
 
 static bool is_sendable(const struct process_link *l, const struct engine_submit *s)
 {
-    return is_sampling_sendable(s) && s->n_stops <= WIRE_STOPS_MAX && s->n_prompt > 0 &&
+    return is_sampling_sendable(&s->sampling) && s->n_stops <= WIRE_STOPS_MAX && s->n_prompt > 0 &&
            s->n_prompt <= l->target->context_tokens &&
            s->n_prompt < (WIRE_FRAME_BYTES_MAX - 4096) / sizeof s->prompt[0];
 }
@@ -108,7 +105,7 @@ static enum status submit(struct backend_link *super, const struct engine_submit
     *j = (struct process_job){.super.ops = &process_backend_ops,
                               .link = l,
                               .arg = s->arg,
-                              .on_tokens = s->on_tokens,
+                              .on_delta = s->on_delta,
                               .on_end = s->on_end};
     status = job_table_add(&l->jobs, j, &j->number);
     if (status != ST_OK) {

@@ -54,7 +54,7 @@ static enum status on_entry(struct process_link *l, const struct wire_step_entry
                                      .cached_tokens = e->cached_tokens,
                                      .output_tokens = e->output_tokens};
     if (!j->is_cancelled)
-        j->on_tokens(j->arg, e->text, e->text_len, &j->usage);
+        j->on_delta(j->arg, &(struct engine_delta){.text = e->text, .len = e->text_len}, &j->usage);
     return ST_OK;
 }
 

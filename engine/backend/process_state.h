@@ -48,7 +48,7 @@ struct process_job {
     bool is_cancelled;
     struct engine_usage usage; /* of the last frame */
     void *arg;
-    void (*on_tokens)(void *arg, const char *text, size_t len, const struct engine_usage *so_far);
+    void (*on_delta)(void *arg, const struct engine_delta *d, const struct engine_usage *so_far);
     void (*on_end)(void *arg, const struct engine_end *end);
 };
 

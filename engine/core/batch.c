@@ -210,7 +210,7 @@ static void emit(struct scheduled_step *t, struct sequence *q)
     *e = (struct scheduled_entry){.sequence = q, .n_end = q->n_computed, .want_row = UINT32_MAX};
     if (wants) {
         e->want_row = t->step.n_rows - 1;
-        t->step.rows[e->want_row].want = true;
+        t->step.rows[e->want_row].want = ROW_SAMPLE;
         q->n_pending++;
     }
 }

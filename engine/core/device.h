@@ -50,19 +50,30 @@ struct device_plan {
 
 /* Where a row's input id comes from. */
 #define ROW_LITERAL 0u /* row.id is the token */
+
+/* What a row's logits are for. */
+enum row_want {
+    ROW_NOTHING = 0,
+    ROW_SAMPLE, /* sample the next token as the slot says */
+    ROW_SCORE   /* log-probability of step_row.target as the next token, and the slot's top ones */
+};
+
 struct step_row {
     int32_t id; /* literal token id when ticket is ROW_LITERAL, else row index of that ticket */
     uint64_t ticket;   /* ROW_LITERAL or an earlier submit's ticket, not yet more than one behind */
     uint32_t position; /* absolute, from 0 */
     uint32_t sequence; /* index into step.sequences */
-    bool want;         /* compute logits of this row and sample from them */
+    uint8_t want;      /* enum row_want */
+    int32_t target;    /* with ROW_SCORE */
 };
 
 struct step_sequence {
     uint32_t slot;         /* < max_sequences; sampling set by slot_set */
     uint32_t first_page;   /* index into step.pages of this sequence's page table */
     uint32_t n_pages;      /* covers positions [0, 16 * n_pages) */
-    uint32_t output_index; /* output index of the token that its `want` row samples */
+    uint32_t output_index; /* output index of the token that its ROW_SAMPLE row samples */
+    uint32_t adapter;      /* its slot + 1; 0: none */
+    bool masked;           /* its ROW_SAMPLE row is sampled only after `constrain` gave its mask */
 };
 
 /* Rows of one sequence are adjacent and ascending in position; every earlier position of the
@@ -77,10 +88,27 @@ struct device_step {
 };
 
 struct step_result {
-    uint32_t row;       /* index of a `want` row, ascending over the results */
-    int32_t id;         /* sampled; undefined unless status is ST_OK */
+    uint32_t row;       /* index of a row that wants something, ascending over the results */
+    int32_t id;         /* sampled, or the target; undefined unless status is ST_OK */
     enum status status; /* ST_INTERNAL: NaN or infinity in its logits */
+    float logprob;      /* where the slot's sampling asks for it */
+    uint32_t n_tops;
 };
+
+/* The caller's arrays that `complete` fills. */
+struct step_output {
+    uint32_t n;
+    struct step_result *results; /* (max_rows) */
+    struct token_logprob *tops;  /* (max_rows, TOP_LOGPROBS_MAX): result i's, descending */
+};
+
+/* Which tokens a row may sample. */
+struct row_mask {
+    uint32_t row;
+    const uint32_t *bits; /* (n_vocab + 31) / 32 words, bit id % 32 of word id / 32: allowed */
+};
+
+struct adapter; /* its weights in host memory; opaque here */
 
 struct device; /* begins with its ops: `struct device { const struct device_ops *ops; }` */
 
@@ -94,19 +122,31 @@ struct device_ops {
     /* "cpu avx2 fast 2 threads": static for the device's life. Printed at start; part of
      * system_fingerprint. */
     const char *(*describe)(const struct device *d);
-    void (*slot_set)(struct device *d, uint32_t slot, const struct sampling *s);
+    /* A sequence takes the slot: its sampling, and its tokens so far (n_prompt of prompt, then
+     * output) for penalties. Lists and tokens are copied. What the device samples for the slot
+     * later it adds itself. Comes before the first submit that names the slot for this sequence. */
+    enum status (*slot_set)(struct device *d, uint32_t slot, const struct sampling *s,
+                            const int32_t *tokens, uint32_t n_prompt, uint32_t n_tokens);
     enum status (*submit)(struct device *d, const struct device_step *step, uint64_t *ticket);
-    /* Waits for the ticket; writes one result per `want` row into out (room for all), their number
-     * to *n. A device failure is ST_INTERNAL: the step's sequences fail. */
-    enum status (*complete)(struct device *d, uint64_t ticket, struct step_result *out,
-                            uint32_t *n);
+    /* Masks of the step's masked sequences, all in one call, after submit and before complete: they
+     * depend on the tokens of the step before. Bits are copied. */
+    enum status (*constrain)(struct device *d, uint64_t ticket, const struct row_mask *masks,
+                             uint32_t n);
+    /* Waits for the ticket and fills *out. A device failure is ST_INTERNAL: the step's sequences
+     * fail. */
+    enum status (*complete)(struct device *d, uint64_t ticket, struct step_output *out);
     /* After complete of a step with want_logits: row's raw logits (n_vocab), until the next submit.
      */
     const float *(*logits)(const struct device *d, uint32_t row);
-    /* Copies KV pages (copy on write, preemption): n pairs, before the next submit. */
+    /* Copies KV pages: n pairs, before the next submit. */
     enum status (*copy_pages)(struct device *d, const uint32_t *from, const uint32_t *to,
                               uint32_t n);
-    /* The grammar mask seam (`constrain`) and adapters join with the issues that need them. */
+    /* Starts to load an adapter into a free adapter slot; `adapter_ready` says ST_OK when steps may
+     * name it, ST_UNAVAILABLE while it loads, else why it can't. Drop when no step in flight names
+     * it. NULL on a device without adapters: then no step may name one. */
+    enum status (*adapter_load)(struct device *d, uint32_t adapter, const struct adapter *a);
+    enum status (*adapter_ready)(struct device *d, uint32_t adapter);
+    void (*adapter_drop)(struct device *d, uint32_t adapter);
 };
 
 struct device {

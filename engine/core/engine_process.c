@@ -75,7 +75,7 @@ static enum status open_scheduler(struct engine_process *p)
     if (s != ST_OK)
         return s;
     p->jobs.scheduler = p->scheduler;
-    return stepper_init(&p->stepper, p->scheduler, p->device, cfg.max_sequences);
+    return stepper_init(&p->stepper, p->scheduler, p->device, scheduler_max_rows(&cfg));
 }
 
 /* Parsers say what is wrong where in the file, not in which file. */

@@ -117,10 +117,11 @@ static void put_entry(struct jobs *j, const struct job *job)
         conn_add_entry(job->conn, j->step, &e);
 }
 
-static bool on_token(void *arg, struct sequence *s, int32_t id, bool last)
+static bool on_token(void *arg, struct sequence *s, const struct token_sample *t, bool last)
 {
     struct job *job = job_of(s);
     struct jobs *j = arg;
+    int32_t id = t->id;
     bool is_end = !job->ignore_eos && tokenizer_is_eog(j->tokenizer, id), is_stop = false;
 
     buf_clear(&j->text);
@@ -158,7 +159,8 @@ static void on_release(void *arg, struct sequence *s)
     j->n--;
 }
 
-const struct scheduler_events jobs_events = {on_token, on_end, on_release};
+const struct scheduler_events jobs_events = {
+    .on_token = on_token, .on_end = on_end, .on_release = on_release};
 
 /* ---- what the gateway says ---- */
 

@@ -8,14 +8,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-
-struct sampling {
-    float temperature; /* 0: greedy; [0, 2] */
-    float top_p;       /* (0, 1]; 1: off */
-    int32_t top_k;     /* 0: off */
-    uint64_t seed;
-    uint32_t choice; /* choice index */
-};
+#include "engine/sampling.h"
 
 struct sampler_scratch; /* per thread: sorting space for n_vocab */
 struct sampler_scratch *sampler_scratch_new(uint32_t n_vocab);

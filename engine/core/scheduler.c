@@ -222,8 +222,16 @@ enum status scheduler_submit(struct scheduler *s, struct sequence *q, const int3
                              uint32_t n_prompt, int64_t now_us)
 {
     struct sequence fresh = {.tenant = q->tenant,
+                             .project = q->project,
+                             .weight = q->weight,
+                             .priority = q->priority,
+                             .queue_deadline_us = q->queue_deadline_us,
                              .max_tokens = q->max_tokens,
                              .sampling = q->sampling,
+                             .cache = q->cache,
+                             .adapter = q->adapter,
+                             .masked = q->masked,
+                             .leader = q->leader,
                              .held = q->held,
                              .n_prompt = n_prompt,
                              .n_tokens = n_prompt,
@@ -286,20 +294,22 @@ static void leave_flight(struct scheduler *s, struct scheduled_step *step)
         s->drain = false;
 }
 
-static void take_token(struct scheduler *s, struct sequence *q, int32_t id, int64_t now_us)
+static void take_token(struct scheduler *s, struct sequence *q, const struct token_sample *t,
+                       int64_t now_us)
 {
     bool last, stop;
 
-    q->tokens[q->n_tokens++] = id;
+    q->tokens[q->n_tokens++] = t->id;
     s->output_tokens++;
     last = q->n_tokens == q->limit;
-    stop = s->events.on_token(s->arg, q, id, last);
+    stop = s->events.on_token(s->arg, q, t, last);
     if (stop || last)
         end(s, q, ST_OK, stop ? ENGINE_FINISH_STOP : ENGINE_FINISH_LENGTH, now_us);
 }
 
 static void apply_entry(struct scheduler *s, const struct scheduled_entry *e,
-                        const struct step_result *result, int64_t now_us)
+                        const struct step_result *result, const struct token_logprob *tops,
+                        int64_t now_us)
 {
     struct sequence *q = e->sequence;
 
@@ -315,7 +325,10 @@ static void apply_entry(struct scheduler *s, const struct scheduled_entry *e,
     }
     q->n_pending--;
     if (result->status == ST_OK) {
-        take_token(s, q, result->id, now_us);
+        const struct token_sample t = {
+            .id = result->id, .logprob = result->logprob, .tops = tops, .n_tops = result->n_tops};
+
+        take_token(s, q, &t, now_us);
         return;
     }
     q->not_finite = true;
@@ -338,24 +351,25 @@ static bool results_match(const struct scheduled_step *step, const struct step_r
 }
 
 void scheduler_apply(struct scheduler *s, struct scheduled_step *step,
-                     const struct step_result *results, uint32_t n, int64_t now_us)
+                     const struct step_output *output, int64_t now_us)
 {
     uint32_t r = 0;
 
     assert(step == scheduler_oldest(s));
-    if (!results_match(step, results, n)) {
+    if (!results_match(step, output->results, output->n)) {
         scheduler_fail(s, step, now_us);
         return;
     }
     for (uint32_t i = 0; i < step->n_entries; i++) {
         const struct scheduled_entry *e = &step->entries[i];
-        const struct step_result *result = e->want_row != UINT32_MAX ? &results[r++] : NULL;
+        const struct token_logprob *tops = output->tops + (size_t)r * TOP_LOGPROBS_MAX;
+        const struct step_result *result = e->want_row != UINT32_MAX ? &output->results[r++] : NULL;
 
         e->sequence->n_in_flight--;
         if (e->sequence->state == SEQUENCE_ENDED)
             step_left(s, e->sequence);
         else
-            apply_entry(s, e, result, now_us);
+            apply_entry(s, e, result, tops, now_us);
     }
     leave_flight(s, step);
 }

@@ -28,7 +28,7 @@ struct scheduler;
 
 struct scheduler_config {
     uint32_t max_sequences; /* running at once */
-    uint32_t prefill_rows;  /* prompt rows in a step */
+    uint32_t prefill_rows;  /* most prompt rows in a step */
     uint32_t max_context;   /* tokens of a sequence, prompt and output */
     uint32_t n_pages;
     uint32_t queue_max; /* waiting at once */
@@ -44,7 +44,13 @@ static inline uint32_t scheduler_max_rows(const struct scheduler_config *cfg)
 struct scheduler_events {
     /* A token of the output, in order. `last`: the sequence ends with it by length. True: it ends
      * here, as a stop. */
-    bool (*on_token)(void *arg, struct sequence *s, int32_t id, bool last);
+    bool (*on_token)(void *arg, struct sequence *s, const struct token_sample *t, bool last);
+    /* With want_prompt_logprobs: of prompt token `position` (1 and up), in order, each once. */
+    void (*on_score)(void *arg, struct sequence *s, uint32_t position,
+                     const struct token_sample *t);
+    /* A masked sequence's next token: fills the allowed ids into bits ((n_vocab + 31) / 32 words,
+     * all zero). */
+    void (*on_mask)(void *arg, struct sequence *s, uint32_t *bits);
     /* Exactly once for each submitted sequence. finish is NONE unless status is ST_OK. */
     void (*on_end)(void *arg, struct sequence *s, enum status status, enum engine_finish finish);
     /* After on_end, when no step refers to it any more: the memory is the caller's again. */
@@ -56,6 +62,8 @@ struct scheduler_stats {
     uint32_t pages_used, pages_total;
     uint32_t rows_max; /* most sequences in one step */
     uint64_t steps, prompt_tokens, output_tokens, preemptions;
+    uint64_t prefix_query_tokens, prefix_hit_tokens; /* of prompts at their first admission */
+    uint64_t not_finite; /* sequences that ended because of a NaN or an infinity */
 };
 
 struct scheduled_entry {
@@ -92,10 +100,10 @@ struct scheduled_step *scheduler_build(struct scheduler *s, int64_t now_us);
 void scheduler_submitted(struct scheduler *s, struct scheduled_step *step, uint64_t ticket);
 /* The oldest step in flight; NULL when there is none. */
 struct scheduled_step *scheduler_oldest(struct scheduler *s);
-/* Its results, one per `want` row, ascending. Results that don't match the step count as a failure
- * of the device. */
+/* Its results, one per row that wants something, ascending. Results that don't match the step count
+ * as a failure of the device. */
 void scheduler_apply(struct scheduler *s, struct scheduled_step *step,
-                     const struct step_result *results, uint32_t n, int64_t now_us);
+                     const struct step_output *output, int64_t now_us);
 /* The device failed it: its sequences end with ST_INTERNAL. */
 void scheduler_fail(struct scheduler *s, struct scheduled_step *step, int64_t now_us);
 

@@ -18,11 +18,23 @@ enum sequence_state {
     SEQUENCE_ENDED      /* its end was reported; steps in flight may still carry its rows */
 };
 
+#define PRIORITY_CLASSES 3 /* 0 first: interactive, ordinary, whenever there is room */
+
 struct sequence {
     /* The caller's, before scheduler_submit. */
-    uint64_t tenant;
-    uint32_t max_tokens; /* of output; 0: the prompt is computed and nothing sampled */
-    struct sampling sampling;
+    uint64_t tenant, project;  /* opaque */
+    uint32_t weight;           /* of the tenant's share; 1000 is the ordinary one */
+    uint32_t priority;         /* class, below PRIORITY_CLASSES */
+    int64_t queue_deadline_us; /* still waiting then: it ends with ST_TIMEOUT; 0: waits for ever */
+    uint32_t max_tokens;       /* of output; 0: the prompt is computed and nothing sampled */
+    struct sampling sampling;  /* its lists live until on_release */
+    const struct cache_domain
+        *cache;       /* of its KV pages; lives until on_release; NULL: not shared */
+    uint32_t adapter; /* as step_sequence.adapter */
+    bool masked;      /* every token is sampled under a mask that events.on_mask gives */
+    /* A further choice of the same prompt: not admitted before the leader's prompt is computed (or
+     * the leader has ended), so that it finds the prompt's pages. NULL: none. */
+    struct sequence *leader;
 
     /* The caller's, at any time: while true it gets no rows, since nobody takes its output. */
     bool held;
@@ -49,6 +61,7 @@ struct sequence {
 
     bool not_finite; /* ended because its logits held a NaN or an infinity */
     bool prefilled;  /* the whole prompt was computed once: it counts, also after a preemption */
+    uint32_t cached_tokens; /* of the prompt, found in the cache at the first admission */
     int64_t submitted_us, admitted_us, prefilled_us, ended_us;
 };
 

@@ -6,17 +6,22 @@
 #include "base/log.h"
 
 enum status stepper_init(struct stepper *t, struct scheduler *scheduler, struct device *device,
-                         uint32_t max_sequences)
+                         uint32_t max_rows)
 {
     *t = (struct stepper){.scheduler = scheduler, .device = device};
-    t->results = calloc(max_sequences, sizeof t->results[0]);
-    return t->results != NULL ? ST_OK : ST_NO_MEMORY;
+    t->output.results = calloc(max_rows, sizeof t->output.results[0]);
+    t->output.tops = calloc((size_t)max_rows * TOP_LOGPROBS_MAX, sizeof t->output.tops[0]);
+    if (t->output.results != NULL && t->output.tops != NULL)
+        return ST_OK;
+    stepper_dispose(t);
+    return ST_NO_MEMORY;
 }
 
 void stepper_dispose(struct stepper *t)
 {
-    free(t->results);
-    t->results = NULL;
+    free(t->output.results);
+    free(t->output.tops);
+    t->output = (struct step_output){0};
 }
 
 static int64_t now_us(void)
@@ -24,16 +29,21 @@ static int64_t now_us(void)
     return clock_mono_ns() / 1000;
 }
 
-static void set_slots(struct stepper *t, struct scheduled_step *step)
+static enum status set_slots(struct stepper *t, struct scheduled_step *step)
 {
     for (uint32_t i = 0; i < step->n_entries; i++) {
         struct sequence *q = step->entries[i].sequence;
+        enum status s;
 
         if (!q->slot_is_new)
             continue;
-        t->device->ops->slot_set(t->device, q->slot, &q->sampling);
+        s = t->device->ops->slot_set(t->device, q->slot, &q->sampling, q->tokens, q->n_prompt,
+                                     q->n_tokens);
+        if (s != ST_OK)
+            return s;
         q->slot_is_new = false;
     }
+    return ST_OK;
 }
 
 static void fail_step(struct stepper *t, struct scheduled_step *step, enum status status)
@@ -49,10 +59,10 @@ static void submit_all(struct stepper *t)
     uint64_t ticket;
 
     while ((step = scheduler_build(t->scheduler, now_us())) != NULL) {
-        enum status status;
+        enum status status = set_slots(t, step);
 
-        set_slots(t, step);
-        status = t->device->ops->submit(t->device, &step->step, &ticket);
+        if (status == ST_OK)
+            status = t->device->ops->submit(t->device, &step->step, &ticket);
         if (status == ST_OK)
             scheduler_submitted(t->scheduler, step, ticket);
         else
@@ -64,15 +74,14 @@ bool stepper_turn(struct stepper *t)
 {
     struct scheduled_step *step;
     enum status status;
-    uint32_t n = 0;
 
     submit_all(t);
     step = scheduler_oldest(t->scheduler);
     if (step == NULL)
         return false;
-    status = t->device->ops->complete(t->device, step->ticket, t->results, &n);
+    status = t->device->ops->complete(t->device, step->ticket, &t->output);
     if (status == ST_OK)
-        scheduler_apply(t->scheduler, step, t->results, n, now_us());
+        scheduler_apply(t->scheduler, step, &t->output, now_us());
     else
         fail_step(t, step, status);
     return true;

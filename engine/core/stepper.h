@@ -13,11 +13,11 @@
 struct stepper {
     struct scheduler *scheduler; /* borrowed */
     struct device *device;       /* borrowed */
-    struct step_result *results; /* max_sequences */
+    struct step_output output;   /* arrays of max_rows */
 };
 
 MUST_CHECK enum status stepper_init(struct stepper *t, struct scheduler *scheduler,
-                                    struct device *device, uint32_t max_sequences);
+                                    struct device *device, uint32_t max_rows);
 void stepper_dispose(struct stepper *t);
 
 /* Submits what can be submitted, then completes the oldest step in flight. False: there was none.

@@ -188,12 +188,18 @@ static const char *describe(const struct device *base)
     return self_const(base)->description;
 }
 
-static void slot_set(struct device *base, uint32_t slot, const struct sampling *s)
+static enum status slot_set(struct device *base, uint32_t slot, const struct sampling *s,
+                            const int32_t *tokens, uint32_t n_prompt, uint32_t n_tokens)
 {
     struct cpu_device *d = self(base);
 
-    if (slot < d->max_sequences)
-        d->slots[slot] = *s;
+    (void)tokens;
+    (void)n_prompt;
+    (void)n_tokens;
+    if (slot >= d->max_sequences)
+        return ST_INVALID;
+    d->slots[slot] = *s;
+    return ST_OK;
 }
 
 static bool sequence_fits(const struct cpu_device *d, const struct device_step *step,
@@ -310,9 +316,9 @@ static void sample_all(struct cpu_device *d, const struct device_step *step, uin
     }
 }
 
-static enum status complete(struct device *base, uint64_t ticket, struct step_result *out,
-                            uint32_t *n)
+static enum status complete(struct device *base, uint64_t ticket, struct step_output *output)
 {
+    struct step_result *out = output->results;
     struct cpu_device *d = self(base);
     int32_t *sampled = d->sampled[ticket % PENDING_MAX];
     const struct device_step *step;
@@ -334,7 +340,7 @@ static enum status complete(struct device *base, uint64_t ticket, struct step_re
     }
     d->have_logits = step->want_logits;
     d->last_completed = ticket;
-    *n = n_results;
+    output->n = n_results;
     return ST_OK;
 }
 

@@ -147,13 +147,13 @@ void engine_rig_await_idle(struct engine_rig *r)
     engine_rig_await(r, is_idle, r);
 }
 
-static void on_tokens(void *arg, const char *text, size_t len, const struct engine_usage *so_far)
+static void on_delta(void *arg, const struct engine_delta *d, const struct engine_usage *so_far)
 {
     struct rig_job *j = arg;
 
     assert(j->n_ends == 0);
     assert(j->cancel_after == 0 || j->n_frames < j->cancel_after);
-    buf_append(&j->text, text, len);
+    buf_append(&j->text, d->text, d->len);
     j->usage = *so_far;
     j->n_frames++;
     if (j->n_frames == j->cancel_after)
@@ -175,9 +175,9 @@ enum status rig_job_submit(struct engine_rig *r, struct rig_job *j, struct engin
     j->rig = r;
     s->model = r->model;
     s->weight = 1000;
-    s->top_p = s->top_p == 0.0f ? 1.0f : s->top_p;
+    s->sampling.top_p = s->sampling.top_p == 0.0f ? 1.0f : s->sampling.top_p;
     s->arg = j;
-    s->on_tokens = on_tokens;
+    s->on_delta = on_delta;
     s->on_end = on_end;
     return engine_submit(r->link, s, &j->job);
 }

@@ -44,7 +44,7 @@ struct rig_job {
     struct buf text;
     uint32_t n_frames;
     uint32_t cancel_after;     /* frames; 0: never */
-    struct engine_usage usage; /* of the last on_tokens */
+    struct engine_usage usage; /* of the last on_delta */
     struct engine_end end;
     int n_ends;
 };

@@ -113,10 +113,15 @@ static const char *fake_describe(const struct device *d)
     return "fake";
 }
 
-static void fake_slot_set(struct device *d, uint32_t slot, const struct sampling *s)
+static enum status fake_slot_set(struct device *d, uint32_t slot, const struct sampling *s,
+                                 const int32_t *tokens, uint32_t n_prompt, uint32_t n_tokens)
 {
     assert(slot < self(d)->cfg.max_sequences);
+    (void)tokens;
+    (void)n_prompt;
+    (void)n_tokens;
     self(d)->slots[slot] = *s;
+    return ST_OK;
 }
 
 static enum status fake_submit(struct device *d, const struct device_step *step, uint64_t *ticket)
@@ -204,8 +209,7 @@ static void sample(struct fake_device *f, const struct fake_ticket *t, uint32_t 
                       : ST_OK;
 }
 
-static enum status fake_complete(struct device *d, uint64_t ticket, struct step_result *out,
-                                 uint32_t *n)
+static enum status fake_complete(struct device *d, uint64_t ticket, struct step_output *out)
 {
     struct fake_device *f = self(d);
     struct fake_ticket *t = &f->tickets[ticket % TICKETS];
@@ -215,14 +219,14 @@ static enum status fake_complete(struct device *d, uint64_t ticket, struct step_
         fake_device_script.on_step(fake_device_script.arg, t->step);
     f->n_completed++;
     check_pages(f, t);
-    *n = 0;
+    out->n = 0;
     for (uint32_t r = 0; r < t->step->n_rows; r++) {
         const struct step_row *row = &t->step->rows[r];
 
         assert(row->position < f->cfg.max_context);
         *kv_at(f, t->step, row->sequence, row->position) = input_id(f, t, row);
-        if (row->want)
-            sample(f, t, r, &out[(*n)++]);
+        if (row->want == ROW_SAMPLE)
+            sample(f, t, r, &out->results[out->n++]);
     }
     return fake_device_script.fail_complete_every != 0 &&
                    ticket % fake_device_script.fail_complete_every == 0

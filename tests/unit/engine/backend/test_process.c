@@ -30,7 +30,7 @@ static struct engine_submit request(uint32_t max_tokens)
                                   .n_prompt = COUNT_OF(prompt),
                                   .max_tokens = max_tokens,
                                   .tenant = 1,
-                                  .seed = 7,
+                                  .sampling.seed = 7,
                                   .ignore_eos = true};
 }
 
@@ -163,7 +163,7 @@ static void test_what_a_stop_string_held_back_comes_out_at_the_models_own_end(vo
 
     (void)state;
     s.ignore_eos = false;
-    s.seed = seed_with_an_end(s.max_tokens);
+    s.sampling.seed = seed_with_an_end(s.max_tokens);
     rig_up(&r);
     check_held_back(&r, &s, ENGINE_FINISH_STOP);
     engine_rig_close(&r);
@@ -238,9 +238,9 @@ static void test_sampling_that_the_engine_would_refuse_fails_its_job_alone(void 
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
         struct engine_submit s = request(4);
 
-        s.temperature = bad[i].temperature;
-        s.top_p = bad[i].top_p;
-        s.top_k = bad[i].top_k;
+        s.sampling.temperature = bad[i].temperature;
+        s.sampling.top_p = bad[i].top_p;
+        s.sampling.top_k = bad[i].top_k;
         assert_int_equal(rig_job_submit(&r, &refused, &s), ST_INVALID);
     }
     rig_job_await(&r, &j);
@@ -275,7 +275,7 @@ static void test_nan_fails_its_job_alone_and_costs_nothing(void **state)
 
     (void)state;
     rig_up(&r);
-    fake_device_script.nan_seed = bad.seed = 99;
+    fake_device_script.nan_seed = bad.sampling.seed = 99;
     fake_device_script.nan_after = 3;
     assert_int_equal(rig_job_submit(&r, &j[0], &bad), ST_OK);
     assert_int_equal(rig_job_submit(&r, &j[1], &good), ST_OK);
@@ -614,8 +614,8 @@ static void submit_nth(struct engine_rig *r, struct rig_job *j, uint32_t i)
                               .n_prompt = 3 + i % 37,
                               .max_tokens = 16 + i % 9,
                               .tenant = i % 5,
-                              .seed = i,
-                              .temperature = i % 2 == 0 ? 0.0f : 0.9f,
+                              .sampling.seed = i,
+                              .sampling.temperature = i % 2 == 0 ? 0.0f : 0.9f,
                               .ignore_eos = true};
 
     for (uint32_t k = 0; k < s.n_prompt; k++)

@@ -38,17 +38,17 @@ struct rig {
     uint64_t random;
 };
 
-static bool on_token(void *arg, struct sequence *s, int32_t id, bool last)
+static bool on_token(void *arg, struct sequence *s, const struct token_sample *t, bool last)
 {
     struct job *j = (struct job *)s;
 
     (void)arg;
     assert_int_equal(j->n_ends, 0);
     assert_true(j->n_output < s->max_tokens);
-    j->output[j->n_output++] = id;
+    j->output[j->n_output++] = t->id;
     assert_int_equal(sequence_n_output(s), j->n_output);
     assert_true(!last || s->n_tokens == s->limit);
-    return j->stops && id % STOP_EVERY == 0;
+    return j->stops && t->id % STOP_EVERY == 0;
 }
 
 static void on_end(void *arg, struct sequence *s, enum status status, enum engine_finish finish)
@@ -71,7 +71,8 @@ static void on_release(void *arg, struct sequence *s)
     j->n_releases++;
 }
 
-static const struct scheduler_events events = {on_token, on_end, on_release};
+static const struct scheduler_events events = {
+    .on_token = on_token, .on_end = on_end, .on_release = on_release};
 
 static void rig_open(struct rig *r, const struct scheduler_config *cfg)
 {
@@ -86,7 +87,8 @@ static void rig_open(struct rig *r, const struct scheduler_config *cfg)
     r->random = 1;
     assert_int_equal(fake_device_ops.open(&device, &r->device, NULL), ST_OK);
     assert_int_equal(scheduler_new(cfg, &events, r, &r->scheduler), ST_OK);
-    assert_int_equal(stepper_init(&r->stepper, r->scheduler, r->device, cfg->max_sequences), ST_OK);
+    assert_int_equal(stepper_init(&r->stepper, r->scheduler, r->device, scheduler_max_rows(cfg)),
+                     ST_OK);
 }
 
 /* Nothing is left behind, whatever happened. */

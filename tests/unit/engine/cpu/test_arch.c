@@ -162,7 +162,7 @@ static void feed(struct run *r, const struct entry *e, float *out)
         for (uint32_t i = 0; i < m; i++) {
             rows[i] = (struct step_row){.id = e->ids[at + i],
                                         .position = at + i + (at + i > 0 ? r->shift : 0),
-                                        .want = true};
+                                        .want = ROW_SAMPLE};
             wanted[i] = i;
         }
         forward_run(&r->forward, &step, e->ids + at);

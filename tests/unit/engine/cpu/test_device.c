@@ -50,7 +50,8 @@ struct rig {
     uint32_t pages[MAX_SEQ * SEQ_PAGES];
     struct device_step step;
     struct step_result results[MAX_ROWS];
-    uint32_t n_results;
+    struct token_logprob tops[MAX_ROWS * TOP_LOGPROBS_MAX];
+    struct step_output output; /* into the two above */
 };
 
 struct rig_options {
@@ -72,10 +73,19 @@ static struct device_config config_of(const struct rig *r, const struct rig_opti
                                   .n_pages = MAX_SEQ * SEQ_PAGES};
 }
 
+static void set_slot(struct rig *r, uint32_t slot, const struct sampling *s)
+{
+    const int32_t prompt = 0;
+
+    assert_int_equal(r->device->ops->slot_set(r->device, slot, s, &prompt, 1, 1), ST_OK);
+}
+
 static void rig_open_file(struct rig *r, const struct rig_options *o)
 {
     struct device_config cfg;
     struct reason why = {.text = ""};
+
+    r->output = (struct step_output){.results = r->results, .tops = r->tops};
 
     if (model_open_memory(r->file.data, r->file.len, &r->model, &why) != ST_OK)
         fail_msg("%s", why.text);
@@ -88,7 +98,7 @@ static void rig_open_file(struct rig *r, const struct rig_options *o)
             (struct step_sequence){.slot = s, .first_page = s * SEQ_PAGES, .n_pages = SEQ_PAGES};
         for (uint32_t p = 0; p < SEQ_PAGES; p++)
             r->pages[s * SEQ_PAGES + p] = (SEQ_PAGES - 1 - p) * MAX_SEQ + s;
-        r->device->ops->slot_set(r->device, s, &(struct sampling){.temperature = 0, .top_p = 1});
+        set_slot(r, s, &(struct sampling){.temperature = 0, .top_p = 1});
     }
 }
 
@@ -137,7 +147,7 @@ static void add(struct rig *r, uint32_t sequence, const int32_t *ids, uint32_t p
 {
     for (uint32_t i = 0; i < n; i++)
         r->rows[r->step.n_rows++] = (struct step_row){
-            .id = ids[i], .position = position + i, .sequence = sequence, .want = true};
+            .id = ids[i], .position = position + i, .sequence = sequence, .want = ROW_SAMPLE};
 }
 
 static void run(struct rig *r)
@@ -145,8 +155,8 @@ static void run(struct rig *r)
     uint64_t ticket;
 
     assert_int_equal(r->device->ops->submit(r->device, &r->step, &ticket), ST_OK);
-    assert_int_equal(r->device->ops->complete(r->device, ticket, r->results, &r->n_results), ST_OK);
-    assert_int_equal(r->n_results, r->step.n_rows);
+    assert_int_equal(r->device->ops->complete(r->device, ticket, &r->output), ST_OK);
+    assert_int_equal(r->output.n, r->step.n_rows);
 }
 
 static const float *logits(struct rig *r, uint32_t row)
@@ -355,7 +365,6 @@ static void test_a_row_may_name_what_an_earlier_ticket_sampled(void **state)
     struct step_row row;
     uint64_t first, ticket;
     struct rig r;
-    uint32_t n;
 
     (void)state;
     rig_open(&r, &(struct rig_options){TENSOR_Q8_0, "auto", DEVICE_FAST, 2});
@@ -371,16 +380,17 @@ static void test_a_row_may_name_what_an_earlier_ticket_sampled(void **state)
     begin(&r);
     add(&r, 1, ids, 0, 4);
     assert_int_equal(r.device->ops->submit(r.device, &r.step, &first), ST_OK);
-    row = (struct step_row){.id = 3, .ticket = first, .position = 4, .sequence = 1, .want = true};
+    row = (struct step_row){
+        .id = 3, .ticket = first, .position = 4, .sequence = 1, .want = ROW_SAMPLE};
     second = r.step;
     second.rows = &row;
     second.n_rows = 1;
     assert_int_equal(r.device->ops->submit(r.device, &second, &ticket), ST_OK);
-    assert_int_equal(r.device->ops->complete(r.device, ticket, r.results, &n), ST_INVALID);
-    assert_int_equal(r.device->ops->complete(r.device, first, r.results, &n), ST_OK);
-    assert_int_equal(n, 4);
-    assert_int_equal(r.device->ops->complete(r.device, ticket, r.results, &n), ST_OK);
-    assert_int_equal(n, 1);
+    assert_int_equal(r.device->ops->complete(r.device, ticket, &r.output), ST_INVALID);
+    assert_int_equal(r.device->ops->complete(r.device, first, &r.output), ST_OK);
+    assert_int_equal(r.output.n, 4);
+    assert_int_equal(r.device->ops->complete(r.device, ticket, &r.output), ST_OK);
+    assert_int_equal(r.output.n, 1);
     assert_memory_equal(logits(&r, 0), want, sizeof want);
     rig_close(&r);
 }
@@ -486,7 +496,7 @@ static void test_sampling_belongs_to_the_slot(void **state)
 
     (void)state;
     rig_open(&r, &(struct rig_options){TENSOR_Q4_1, "auto", DEVICE_FAST, 2});
-    r.device->ops->slot_set(r.device, 2, &warm);
+    set_slot(&r, 2, &warm);
     r.sequences[2].output_index = 5;
     begin(&r);
     add(&r, 0, ids, 0, 2);

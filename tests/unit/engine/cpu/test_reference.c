@@ -121,7 +121,7 @@ static void feed(struct run *r, const int32_t *ids, uint32_t n,
                                    .pages = pages};
 
         for (uint32_t i = 0; i < m; i++) {
-            rows[i] = (struct step_row){.id = ids[at + i], .position = at + i, .want = true};
+            rows[i] = (struct step_row){.id = ids[at + i], .position = at + i, .want = ROW_SAMPLE};
             wanted[i] = i;
         }
         forward_run(&r->forward, &step, ids + at);

@@ -94,4 +94,5 @@ def main():
         print(json.dumps(asyncio.run(run(args, int(n)))), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

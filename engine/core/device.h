@@ -138,6 +138,9 @@ struct device_ops {
     /* After complete of a step with want_logits: row's raw logits (n_vocab), until the next submit.
      */
     const float *(*logits)(const struct device *d, uint32_t row);
+    /* When there is nothing else to do: a short piece of work that makes later steps faster. False:
+     * none is left. NULL: the device has none. */
+    bool (*warm)(struct device *d);
     /* Copies KV pages: n pairs, before the next submit. */
     enum status (*copy_pages)(struct device *d, const uint32_t *from, const uint32_t *to,
                               uint32_t n);

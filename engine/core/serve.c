@@ -301,6 +301,13 @@ static void poll_sockets(struct engine_process *p)
         accept_all(p);
 }
 
+static bool warm(struct engine_process *p)
+{
+    const struct device_ops *ops = p->device->ops;
+
+    return ops->warm != NULL && ops->warm(p->device);
+}
+
 static void step(struct engine_process *p)
 {
     struct scheduler_stats s;
@@ -309,7 +316,7 @@ static void step(struct engine_process *p)
         p->last_progress_us = now_us(); /* work that came now has not been waiting */
     scheduler_stats(p->scheduler, &s);
     p->jobs.step = s.steps;
-    p->is_busy = stepper_turn(&p->stepper);
+    p->is_busy = stepper_turn(&p->stepper) || warm(p);
     if (p->is_busy)
         p->last_progress_us = now_us();
 }

@@ -353,6 +353,14 @@ static const float *logits(const struct device *base, uint32_t row)
     return d->forward.logits.data + d->logits_at[row] * d->forward.logits.ld;
 }
 
+/* Repacks a matrix: with all of them at once a large model would take seconds to open. */
+static bool warm(struct device *base)
+{
+    struct forward *f = &self(base)->forward;
+
+    return f->fast && weights_repack(&f->weights, f->model, f->pool);
+}
+
 static enum status copy_pages(struct device *base, const uint32_t *from, const uint32_t *to,
                               uint32_t n)
 {
@@ -377,5 +385,6 @@ const struct device_ops cpu_device_ops = {
     .submit = submit,
     .complete = complete,
     .logits = logits,
+    .warm = warm,
     .copy_pages = copy_pages,
 };

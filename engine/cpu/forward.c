@@ -26,7 +26,7 @@ static void multiply(struct forward *f, const struct rows *in, uint32_t n_cols,
     weights_multiply(&job, f->pool);
 }
 
-static struct product product_of(const struct weight *w, const struct rows *out, bool add)
+static struct product product_of(struct weight *w, const struct rows *out, bool add)
 {
     return (struct product){.w = w, .out = {.y = out->data, .ld = out->ld, .add = add}};
 }
@@ -234,7 +234,7 @@ static void attend(struct forward *f)
 
 /* The last product of a block: straight onto the residual stream, or by way of a norm or a scale.
  */
-static void leave_block(struct forward *f, const struct rows *in, const struct weight *w,
+static void leave_block(struct forward *f, const struct rows *in, struct weight *w,
                         const float *post_norm,
                         void (*leave)(void *arg, uint32_t row, unsigned thread))
 {
@@ -248,7 +248,7 @@ static void leave_block(struct forward *f, const struct rows *in, const struct w
 
 static void run_attention(struct forward *f)
 {
-    const struct layer_weights *w = &f->weights.layers[f->layer];
+    struct layer_weights *w = &f->weights.layers[f->layer];
     uint32_t n = f->step->n_rows;
     const struct product qkv[] = {product_of(&w->q, &f->q, false), product_of(&w->k, &f->k, false),
                                   product_of(&w->v, &f->v, false)};
@@ -263,7 +263,7 @@ static void run_attention(struct forward *f)
 
 static void run_feed_forward(struct forward *f)
 {
-    const struct layer_weights *w = &f->weights.layers[f->layer];
+    struct layer_weights *w = &f->weights.layers[f->layer];
     uint32_t n = f->step->n_rows;
     const struct product ffn[] = {product_of(&w->gate, &f->gate, false),
                                   product_of(&w->up, &f->up, false)};

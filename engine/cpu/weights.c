@@ -37,28 +37,45 @@ size_t weights_packed_bytes(const struct model *model, bool pack)
     return sum + packed_bytes(model->output);
 }
 
-struct pack_job {
-    const struct weight *w;
-    uint32_t type;
-    uint8_t *out;
-};
-
 static void pack_group(void *arg, uint32_t group, unsigned thread)
 {
-    const struct pack_job *job = arg;
-    const struct weight *w = job->w;
+    const struct weight *w = arg;
     uint32_t first = group * PACK_ROWS, left = w->n_rows - first;
 
     (void)thread;
-    packed_fill(job->type, w->data + (size_t)first * w->row_bytes, w->row_bytes,
+    packed_fill(w->type, w->data + (size_t)first * w->row_bytes, w->row_bytes,
                 left < PACK_ROWS ? left : PACK_ROWS, w->k,
-                job->out + group * w->packed.group_bytes);
+                w->packed_out + group * w->packed.group_bytes);
+}
+
+/* False: there is nothing to do. */
+static bool repack(struct weight *w, struct pool *pool)
+{
+    if (w->packed_out == NULL)
+        return false;
+    pool_run(pool, pack_group, w, packed_groups(w->n_rows));
+    w->packed_out = NULL;
+    return true;
+}
+
+static bool repack_layer(struct layer_weights *l, struct pool *pool)
+{
+    return repack(&l->q, pool) || repack(&l->k, pool) || repack(&l->v, pool) ||
+           repack(&l->output, pool) || repack(&l->gate, pool) || repack(&l->up, pool) ||
+           repack(&l->down, pool);
+}
+
+bool weights_repack(struct weights *w, const struct model *model, struct pool *pool)
+{
+    for (uint32_t i = 0; i < model->shape.n_layers; i++)
+        if (repack_layer(&w->layers[i], pool))
+            return true;
+    return repack(&w->output, pool);
 }
 
 struct opening {
     struct weights *weights;
     const struct kernels *kernels;
-    struct pool *pool;
     bool pack;
     size_t used; /* of weights->memory */
 };
@@ -71,16 +88,14 @@ static void set_weight(struct opening *o, struct weight *w, const struct tensor 
     w->n_rows = (uint32_t)t->dims[1];
     w->k = (uint32_t)t->dims[0];
     w->row_bytes = t->bytes / w->n_rows;
+    w->type = t->type;
     w->to_float = o->kernels->decode[t->type];
     if (!pack || bytes == 0)
         return;
     w->packed_matmul = o->kernels->packed[t->type];
-    w->packed.data = o->weights->memory + o->used;
+    w->packed.data = w->packed_out = o->weights->memory + o->used;
     w->packed.n_blocks = w->k / QUANT_BLOCK;
     w->packed.group_bytes = packed_group_bytes(t->type, w->k);
-    pool_run(o->pool, pack_group,
-             &(struct pack_job){.w = w, .type = t->type, .out = o->weights->memory + o->used},
-             packed_groups(w->n_rows));
     o->used += bytes;
 }
 
@@ -177,10 +192,9 @@ static void set_matrices(struct opening *o, struct layer_weights *out, const str
 }
 
 enum status weights_open(struct weights *w, const struct model *model,
-                         const struct kernels *kernels, bool pack, struct pool *pool,
-                         struct reason *why)
+                         const struct kernels *kernels, bool pack, struct reason *why)
 {
-    struct opening o = {.weights = w, .kernels = kernels, .pool = pool, .pack = pack};
+    struct opening o = {.weights = w, .kernels = kernels, .pack = pack};
     const struct model_shape *p = &model->shape;
     enum status s;
     float *at;
@@ -276,8 +290,10 @@ static void multiply_item(void *arg, uint32_t item, unsigned thread)
 void weights_multiply(struct product_job *job, struct pool *pool)
 {
     job->first_item[0] = 0;
-    for (uint32_t i = 0; i < job->n_products; i++)
+    for (uint32_t i = 0; i < job->n_products; i++) {
+        (void)repack(job->products[i].w, pool);
         job->first_item[i + 1] =
             job->first_item[i] + (job->products[i].w->n_rows + ITEM_ROWS - 1) / ITEM_ROWS;
+    }
     pool_run(pool, multiply_item, job, job->first_item[job->n_products]);
 }

@@ -1,6 +1,8 @@
 /* The matrices of a model as the CPU kernels read them: in place in the model's mapping, or, for
  * quantized types in fast mode, repacked into groups of 8 rows (see packed.h) in memory of our
- * own. Immutable after weights_open; belongs to its device. */
+ * own. A matrix is repacked when it is first multiplied or by weights_repack, whichever comes
+ * first: opening a model of any size takes no longer than reading its head. Belongs to its device.
+ */
 #ifndef ENGINE_CPU_WEIGHTS_H
 #define ENGINE_CPU_WEIGHTS_H
 
@@ -18,6 +20,8 @@ struct weight {
     uint32_t k;                   /* inputs */
     decode_row *to_float;         /* of its type */
     packed_matmul *packed_matmul; /* NULL: computed from `data` in float */
+    uint8_t *packed_out;          /* where its groups go; NULL: they are there, or not wanted */
+    uint32_t type;
     struct packed packed;
 };
 
@@ -41,15 +45,16 @@ struct weights {
 /* Bytes of the repacked copies that `model` needs (0 unless `pack`). */
 size_t weights_packed_bytes(const struct model *model, bool pack);
 
-/* `model` must outlive the weights. Repacking runs on `pool`. */
+/* `model` must outlive the weights. */
 MUST_CHECK enum status weights_open(struct weights *w, const struct model *model,
-                                    const struct kernels *kernels, bool pack, struct pool *pool,
-                                    struct reason *why);
+                                    const struct kernels *kernels, bool pack, struct reason *why);
+/* Repacks one more matrix on `pool`; false: none is left. */
+bool weights_repack(struct weights *w, const struct model *model, struct pool *pool);
 void weights_close(struct weights *w); /* also after a failed open */
 
 /* One matrix of a product; several that read the same input run as one job. */
 struct product {
-    const struct weight *w;
+    struct weight *w;
     struct outputs out; /* (n_cols, >= n_rows rounded up to PACK_ROWS) */
 };
 
@@ -68,7 +73,7 @@ struct product_job {
 
 /* Floats of one thread's scratch for matrices of at most k inputs. */
 size_t weights_scratch_floats(uint32_t k);
-/* Computes all products on the pool. */
+/* Computes all products on the pool; repacks first what was not. */
 void weights_multiply(struct product_job *job, struct pool *pool);
 
 #endif

@@ -487,6 +487,40 @@ static void test_steps_that_do_not_fit_are_refused(void **state)
     rig_close(&r);
 }
 
+/* Weights are repacked one matrix after the other while nothing else is to do, or when they are
+ * first needed: in the middle of it steps give the same. */
+static void test_steps_give_the_same_before_and_after_warming(void **state)
+{
+    int32_t ids[4] = {9, 20, 31, 42};
+    float cold[4 * TINY_VOCAB];
+    struct rig r;
+    uint32_t n_warm = 0;
+
+    (void)state;
+    rig_open(&r, &(struct rig_options){TENSOR_Q4_1, "auto", DEVICE_FAST, 2});
+    assert_true(r.device->ops->warm(r.device));
+    for (int again = 0; again < 2; again++) {
+        begin(&r);
+        add(&r, 0, ids, 0, 4);
+        run(&r);
+        if (again == 0)
+            memcpy(cold, logits(&r, 0), sizeof cold);
+        /* The first step needed every matrix. */
+        assert_false(r.device->ops->warm(r.device));
+    }
+    assert_memory_equal(cold, logits(&r, 0), sizeof cold);
+    rig_close(&r);
+    rig_open(&r, &(struct rig_options){TENSOR_Q4_1, "auto", DEVICE_FAST, 2});
+    while (r.device->ops->warm(r.device))
+        n_warm++;
+    assert_int_equal(n_warm, 7 * r.model->shape.n_layers + 1);
+    begin(&r);
+    add(&r, 0, ids, 0, 4);
+    run(&r);
+    assert_memory_equal(cold, logits(&r, 0), sizeof cold);
+    rig_close(&r);
+}
+
 static void test_sampling_belongs_to_the_slot(void **state)
 {
     const struct sampling warm = {.temperature = 1.5f, .top_p = 1, .seed = 11};
@@ -549,6 +583,7 @@ int main(void)
         cmocka_unit_test(test_a_damaged_row_fails_alone),
         cmocka_unit_test(test_copied_pages_continue_the_sequence),
         cmocka_unit_test(test_steps_that_do_not_fit_are_refused),
+        cmocka_unit_test(test_steps_give_the_same_before_and_after_warming),
         cmocka_unit_test(test_sampling_belongs_to_the_slot),
         cmocka_unit_test(test_the_plan_and_the_name_say_what_runs),
     };

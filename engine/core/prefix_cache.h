@@ -19,7 +19,10 @@
  *
  * Its rules: a sequence holds a reference to every page of its chain, and drops all of them
  * together. So the page before a used page is used as well, cached pages are always tails of trees,
- * and every cached page can be evicted: pages_available() is what a sequence can really get. */
+ * and every cached page can be evicted: pages_available() is what a sequence can really get. A
+ * sequence is forked (pages_share of all its pages, a copy of its chain) after its full pages were
+ * inserted; forked before, pages that both hold are cached only where they are the first of their
+ * content. */
 #ifndef ENGINE_CORE_PREFIX_CACHE_H
 #define ENGINE_CORE_PREFIX_CACHE_H
 
@@ -49,14 +52,15 @@ struct prefix_chain {
     uint64_t tenant;                   /* whom its entries are charged to; not part of the key */
     uint32_t n_pages;
     uint32_t tail; /* physical page of the last of them; PREFIX_NONE: none */
-    bool ended;    /* no more inserts: its entries were flushed, or a key collided */
+    bool ended;    /* no more inserts: its entries were flushed, a key collided, or another page
+                      holds the content of one that other sequences share */
 };
 
 enum prefix_insert {
     PREFIX_INSERTED, /* the page is in the cache, and the chain one page longer */
     PREFIX_ADOPTED,  /* likewise, but another page holds this content already: the caller's
                         reference moved from its own page to that one, and *page is changed */
-    PREFIX_REFUSED   /* the chain has ended: the page stays the caller's, and uncached */
+    PREFIX_REFUSED   /* the chain has ended: the page stays the caller's, as it is */
 };
 
 struct prefix_cache_stats {
@@ -101,8 +105,8 @@ MUST_CHECK enum prefix_insert prefix_cache_insert(struct prefix_cache *c,
  */
 void prefix_cache_drop(struct prefix_cache *c, uint32_t n, const uint32_t *pages);
 
-/* Evicts cached pages until n pages are free: false when there aren't as many (all cached ones have
- * gone then; see pages_available). Pages of tenants with more entries than their share go first,
+/* Evicts cached pages until n pages are free: false, and nothing evicted, when n is more than
+ * pages_available. Pages of tenants with more entries than their share go first,
  * then the least recently used; of a chain always the suffix before the prefix. O(log n) a page. */
 MUST_CHECK bool prefix_cache_evict(struct prefix_cache *c, uint32_t n);
 
@@ -114,7 +118,9 @@ void prefix_cache_flush_adapter(struct prefix_cache *c, const uint8_t *adapter);
 
 void prefix_cache_stats(const struct prefix_cache *c, struct prefix_cache_stats *out);
 
-/* Whether all invariants hold; says on stderr which doesn't. For tests: looks at everything. */
-bool prefix_cache_check(const struct prefix_cache *c);
+/* NULL: all invariants hold; else the one that doesn't (static text). For tests: looks at
+ * everything.
+ */
+const char *prefix_cache_check(const struct prefix_cache *c);
 
 #endif

@@ -42,14 +42,17 @@ static uint32_t children_of(const struct prefix_cache *c, uint32_t page)
 static bool is_in_heap(const struct lru_heap_node *nodes, uint32_t root, uint32_t node,
                        uint32_t n_nodes)
 {
+    uint64_t key = nodes[node].key;
+
     for (uint32_t steps = 0; steps < n_nodes; steps++) {
         uint32_t prev = nodes[node].prev;
 
         if (prev == LRU_HEAP_NONE)
             return node == root;
         if (nodes[prev].child == node) {
-            if (nodes[prev].key >= nodes[node].key)
+            if (nodes[prev].key >= key)
                 return false;
+            key = nodes[prev].key;
         } else if (nodes[prev].next != node) {
             return false;
         }

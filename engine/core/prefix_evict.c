@@ -126,10 +126,19 @@ static uint32_t forget(struct prefix_cache *c, uint32_t page)
     return parent;
 }
 
+static bool is_above_bound(const struct prefix_cache *c, uint32_t tenant)
+{
+    return c->tenants[tenant].n_cached > c->share;
+}
+
+/* Also what lay below the page, where its tenant was waiting for that: see prefix_entry_rest. */
 static void evict(struct prefix_cache *c, uint32_t page)
 {
-    forget(c, page);
-    c->stats.evictions++;
+    do {
+        page = forget(c, page);
+        c->stats.evictions++;
+    } while (page != PREFIX_NONE && prefix_is_leaf(c, page) &&
+             is_above_bound(c, c->entries[page].tenant));
 }
 
 void prefix_entry_rest(struct prefix_cache *c, uint32_t page)
@@ -141,8 +150,9 @@ void prefix_entry_rest(struct prefix_cache *c, uint32_t page)
     t->n_cached++;
     if (e->n_children == 0)
         leaf_add(c, page);
-    /* Without leaves: all its cached pages lie before those of others who share its salt. */
-    while (t->n_cached > c->share && t->leaves != LRU_HEAP_NONE)
+    /* Without leaves: its cached pages all lie before those of others who share its salt. They go
+     * with those. */
+    while (is_above_bound(c, e->tenant) && t->leaves != LRU_HEAP_NONE)
         evict(c, t->leaves);
 }
 

@@ -1,31 +1,12 @@
 #include "engine/core/cache_key.h"
 
-#include <assert.h>
 #include <string.h>
 
-#include <openssl/evp.h>
+/* OpenSSL 3 marks these as old; those it has instead allocate for each message. */
+#define OPENSSL_SUPPRESS_DEPRECATED
+#include <openssl/sha.h>
 
 static const char domain_tag[] = "sluice kv page 1";
-
-enum status cache_hasher_init(struct cache_hasher *h)
-{
-    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
-
-    if (ctx == NULL)
-        return ST_NO_MEMORY;
-    if (EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) != 1) {
-        EVP_MD_CTX_free(ctx);
-        return ST_INTERNAL;
-    }
-    h->ctx = ctx;
-    return ST_OK;
-}
-
-void cache_hasher_dispose(struct cache_hasher *h)
-{
-    EVP_MD_CTX_free(h->ctx);
-    h->ctx = NULL;
-}
 
 static void store_u32(uint8_t *out, uint32_t v)
 {
@@ -33,26 +14,18 @@ static void store_u32(uint8_t *out, uint32_t v)
         out[i] = (uint8_t)(v >> (8 * i));
 }
 
-/* A set-up SHA-256 has nothing left that can fail: no input is too long for it. */
-static void update(struct cache_hasher *h, const void *bytes, size_t n)
-{
-    int ok = EVP_DigestUpdate(h->ctx, bytes, n);
-
-    assert(ok == 1);
-}
-
-static void put(struct cache_hasher *h, const void *bytes, size_t n)
+static void put(SHA256_CTX *h, const void *bytes, size_t n)
 {
     uint8_t length[8];
 
     store_u32(length, (uint32_t)n);
     store_u32(length + 4, (uint32_t)((uint64_t)n >> 32));
-    update(h, length, sizeof length);
+    SHA256_Update(h, length, sizeof length);
     if (n > 0)
-        update(h, bytes, n);
+        SHA256_Update(h, bytes, n);
 }
 
-static void put_u32(struct cache_hasher *h, uint32_t v)
+static void put_u32(SHA256_CTX *h, uint32_t v)
 {
     uint8_t bytes[4];
 
@@ -60,7 +33,7 @@ static void put_u32(struct cache_hasher *h, uint32_t v)
     put(h, bytes, sizeof bytes);
 }
 
-static void put_adapter(struct cache_hasher *h, const struct cache_domain *d)
+static void put_adapter(SHA256_CTX *h, const struct cache_domain *d)
 {
     uint32_t scale_bits;
 
@@ -75,7 +48,7 @@ static void put_adapter(struct cache_hasher *h, const struct cache_domain *d)
     put_u32(h, scale_bits);
 }
 
-static void put_ids(struct cache_hasher *h, const int32_t *ids)
+static void put_ids(SHA256_CTX *h, const int32_t *ids)
 {
     uint8_t bytes[KV_PAGE_TOKENS * 4];
 
@@ -84,22 +57,19 @@ static void put_ids(struct cache_hasher *h, const int32_t *ids)
     put(h, bytes, sizeof bytes);
 }
 
-void cache_key_of(struct cache_hasher *h, const struct cache_domain *d,
-                  const struct cache_key *parent, const int32_t *ids, struct cache_key *out)
+void cache_key_of(const struct cache_domain *d, const struct cache_key *parent, const int32_t *ids,
+                  struct cache_key *out)
 {
-    struct cache_key key;
-    int ok = EVP_DigestInit_ex(h->ctx, NULL, NULL); /* the same digest, from its beginning */
+    SHA256_CTX h;
 
-    assert(ok == 1);
-    put(h, domain_tag, sizeof domain_tag - 1);
-    put(h, d->salt, sizeof d->salt);
-    put(h, d->revision, strlen(d->revision));
-    put_adapter(h, d);
-    put_u32(h, d->kv_type);
-    put_u32(h, d->mode);
-    put(h, parent, parent == NULL ? 0 : sizeof parent->bytes);
-    put_ids(h, ids);
-    ok = EVP_DigestFinal_ex(h->ctx, key.bytes, NULL);
-    assert(ok == 1);
-    *out = key; /* last, so that out may be parent */
+    SHA256_Init(&h);
+    put(&h, domain_tag, sizeof domain_tag - 1);
+    put(&h, d->salt, sizeof d->salt);
+    put(&h, d->revision, strlen(d->revision));
+    put_adapter(&h, d);
+    put_u32(&h, d->kv_type);
+    put_u32(&h, d->mode);
+    put(&h, parent, parent == NULL ? 0 : sizeof parent->bytes);
+    put_ids(&h, ids);
+    SHA256_Final(out->bytes, &h);
 }

@@ -22,7 +22,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/status.h"
 #include "engine/core/device.h"
 
 #define CACHE_HASH_BYTES 32
@@ -43,17 +42,9 @@ struct cache_domain {
     uint32_t mode;                     /* enum device_mode */
 };
 
-/* SHA-256 contexts, made once, so that a key allocates nothing. One thread at a time. */
-struct cache_hasher {
-    struct evp_md_ctx_st *ctx; /* EVP_MD_CTX */
-};
-
-/* ST_NO_MEMORY; ST_INTERNAL: the library offers no SHA-256. */
-MUST_CHECK enum status cache_hasher_init(struct cache_hasher *h);
-void cache_hasher_dispose(struct cache_hasher *h);
-
-/* The key of the page with ids (KV_PAGE_TOKENS) after the page `parent` (NULL: the first page). */
-void cache_key_of(struct cache_hasher *h, const struct cache_domain *d,
-                  const struct cache_key *parent, const int32_t *ids, struct cache_key *out);
+/* The key of the page with ids (KV_PAGE_TOKENS) after the page `parent` (NULL: the first page),
+ * which may be out. Allocates nothing. Any thread. */
+void cache_key_of(const struct cache_domain *d, const struct cache_key *parent, const int32_t *ids,
+                  struct cache_key *out);
 
 #endif

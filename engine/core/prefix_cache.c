@@ -19,15 +19,14 @@ static enum status reserve_memory(struct prefix_cache *c, uint32_t n)
     c->tenants = calloc(n, sizeof c->tenants[0]);
     c->rank_nodes = calloc(n, sizeof c->rank_nodes[0]);
     c->free_tenants = calloc(n, sizeof c->free_tenants[0]);
-    if (c->entries == NULL || c->leaf_nodes == NULL || c->tenants == NULL ||
-        c->rank_nodes == NULL || c->free_tenants == NULL)
-        return ST_NO_MEMORY;
-    return cache_hasher_init(&c->hasher);
+    return c->entries != NULL && c->leaf_nodes != NULL && c->tenants != NULL &&
+                   c->rank_nodes != NULL && c->free_tenants != NULL
+               ? ST_OK
+               : ST_NO_MEMORY;
 }
 
 static void release_memory(struct prefix_cache *c)
 {
-    cache_hasher_dispose(&c->hasher);
     slot_map_dispose(&c->by_key);
     slot_map_dispose(&c->by_tenant);
     free(c->entries);
@@ -93,7 +92,7 @@ static void key_after(struct prefix_cache *c, const struct prefix_chain *chain, 
     const struct cache_key *parent =
         chain->tail == PREFIX_NONE ? NULL : &c->entries[chain->tail].key;
 
-    c->cfg.key(&c->hasher, chain->domain, parent, ids, out);
+    c->cfg.key(chain->domain, parent, ids, out);
 }
 
 /* The entry with this key, PREFIX_NONE if there is none. The key alone is not believed: *same says

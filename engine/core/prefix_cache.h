@@ -42,8 +42,8 @@ struct prefix_cache_config {
      * it the tenant's own least recently used page goes at once. */
     uint32_t tenant_share_permille;
     /* NULL: cache_key_of. A test gives one that collides. */
-    void (*key)(struct cache_hasher *h, const struct cache_domain *d,
-                const struct cache_key *parent, const int32_t *ids, struct cache_key *out);
+    void (*key)(const struct cache_domain *d, const struct cache_key *parent, const int32_t *ids,
+                struct cache_key *out);
 };
 
 /* How far a sequence's pages are in the cache: its first n_pages pages. The caller embeds it. */
@@ -73,8 +73,7 @@ struct prefix_cache_stats {
     uint32_t n_entries;  /* pages that can be hit, used or cached */
 };
 
-/* ST_INVALID: a share above 1000, or no pages; ST_NO_MEMORY; ST_INTERNAL: no SHA-256. The pool has
- * no kept page. */
+/* ST_INVALID: a share above 1000, or no pages; ST_NO_MEMORY. The pool has no kept page. */
 MUST_CHECK enum status prefix_cache_new(const struct prefix_cache_config *cfg, struct pages *pages,
                                         struct prefix_cache **out);
 /* Cached pages become free, used ones stay used. NULL is fine. */

@@ -31,7 +31,6 @@ struct prefix_tenant {
 struct prefix_cache {
     struct prefix_cache_config cfg;
     struct pages *pages;
-    struct cache_hasher hasher;
     uint32_t share; /* tenant_share_permille in pages */
     uint64_t tick;
     struct prefix_cache_stats stats;

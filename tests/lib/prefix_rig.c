@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 void prefix_rig_open(struct prefix_rig *r, uint32_t n_pages, uint32_t share_permille,
-                     void (*key)(struct cache_hasher *, const struct cache_domain *,
-                                 const struct cache_key *, const int32_t *, struct cache_key *))
+                     void (*key)(const struct cache_domain *, const struct cache_key *,
+                                 const int32_t *, struct cache_key *))
 {
     struct prefix_cache_config cfg = {.tenant_share_permille = share_permille, .key = key};
 

@@ -20,8 +20,8 @@ struct prefix_user {
 
 /* key NULL: the real one. */
 void prefix_rig_open(struct prefix_rig *r, uint32_t n_pages, uint32_t share_permille,
-                     void (*key)(struct cache_hasher *, const struct cache_domain *,
-                                 const struct cache_key *, const int32_t *, struct cache_key *));
+                     void (*key)(const struct cache_domain *, const struct cache_key *,
+                                 const int32_t *, struct cache_key *));
 /* All is dropped: every page must be free or cached, and the invariants hold. */
 void prefix_rig_close(struct prefix_rig *r);
 

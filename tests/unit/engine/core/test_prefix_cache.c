@@ -265,21 +265,18 @@ static void test_a_page_shared_by_forks_is_not_given_up_for_another(void **state
 }
 
 /* A hash of the ids alone: pages with the same ids after different ones collide. */
-static void key_of_ids(struct cache_hasher *h, const struct cache_domain *d,
-                       const struct cache_key *parent, const int32_t *ids, struct cache_key *out)
+static void key_of_ids(const struct cache_domain *d, const struct cache_key *parent,
+                       const int32_t *ids, struct cache_key *out)
 {
-    (void)h;
     (void)d;
     (void)parent;
     memset(out, 0, sizeof *out);
     memcpy(out->bytes, ids, 4);
 }
 
-static void key_of_nothing(struct cache_hasher *h, const struct cache_domain *d,
-                           const struct cache_key *parent, const int32_t *ids,
-                           struct cache_key *out)
+static void key_of_nothing(const struct cache_domain *d, const struct cache_key *parent,
+                           const int32_t *ids, struct cache_key *out)
 {
-    (void)h;
     (void)d;
     (void)parent;
     (void)ids;

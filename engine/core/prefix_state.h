@@ -63,7 +63,7 @@ uint64_t prefix_key_hash(const struct cache_key *key);
 
 /* A used page gets its entry: its content is kept. The entry's fields but tenant are set. */
 void prefix_entry_join(struct prefix_cache *c, uint32_t page, uint64_t tenant);
-/* A cached page was shared again. */
+/* A cached page is so no more: it was shared again, or is about to be forgotten. */
 void prefix_entry_wake(struct prefix_cache *c, uint32_t page);
 /* A page with an entry lost its last reference. May evict pages of its tenant. */
 void prefix_entry_rest(struct prefix_cache *c, uint32_t page);

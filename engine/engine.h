@@ -159,6 +159,8 @@ void engine_cancel(struct engine_job *j);
 
 /* ---- state ---- */
 
+#define ENGINE_PAGE_TOKENS 16 /* positions of a KV page */
+
 struct engine_stats {
     bool connected;
     uint32_t pid;
@@ -167,6 +169,7 @@ struct engine_stats {
     uint32_t running, waiting;
     uint32_t pages_used, pages_total;
     uint64_t steps, prompt_tokens, output_tokens, preemptions;
+    uint64_t prefix_query_tokens, prefix_hit_tokens, not_finite;
     uint32_t rows_max;        /* most sequences seen in one step since the engine's start */
     int64_t last_step_age_ms; /* -1: no work waits */
 };

@@ -22,13 +22,16 @@ static void put_one(struct buf *b, const char *name, const char *type, const cha
 /* The format's three escapes. */
 static void put_escaped(struct buf *b, const char *s)
 {
-    for (; *s != '\0'; s++) {
-        if (*s == '\n')
-            buf_puts(b, "\\n");
-        else if (*s == '\\' || *s == '"')
-            buf_printf(b, "\\%c", *s);
-        else
-            buf_putc(b, *s);
+    for (;;) {
+        size_t plain = strcspn(s, "\\\"\n");
+
+        buf_append(b, s, plain);
+        s += plain;
+        if (*s == '\0')
+            return;
+        buf_putc(b, '\\');
+        buf_putc(b, *s == '\n' ? 'n' : *s);
+        s++;
     }
 }
 
@@ -195,7 +198,8 @@ static void put_value(struct buf *b, enum metric_scale scale, uint64_t v)
 static void put_sample(struct buf *b, const char *name, const char *suffix,
                        const struct engine_model *model)
 {
-    buf_printf(b, "%s_%s", name, suffix);
+    buf_puts(b, name);
+    buf_puts(b, suffix);
     put_model_labels(b, model);
 }
 
@@ -227,16 +231,16 @@ static void put_histogram(struct buf *b, const struct histogram_row *row,
 
     for (unsigned i = 0; i < n; i++) {
         below += h->buckets[i];
-        put_sample(b, row->name, "bucket", model);
+        put_sample(b, row->name, "_bucket", model);
         buf_puts(b, ",le=\"");
         put_value(b, row->scale, (uint64_t)metric_scales[row->scale].bounds[i]);
         buf_printf(b, "\"} %" PRIu64 "\n", below);
     }
-    put_sample(b, row->name, "bucket", model);
+    put_sample(b, row->name, "_bucket", model);
     buf_printf(b, ",le=\"+Inf\"} %" PRIu64 "\n", count);
-    put_sample(b, row->name, "count", model);
+    put_sample(b, row->name, "_count", model);
     buf_printf(b, "} %" PRIu64 "\n", count);
-    put_sample(b, row->name, "sum", model);
+    put_sample(b, row->name, "_sum", model);
     buf_puts(b, "} ");
     put_value(b, row->scale, h->sum);
     buf_putc(b, '\n');

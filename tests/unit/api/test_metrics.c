@@ -1,5 +1,4 @@
-/* /metrics: the page read by a parser of Prometheus' text format, and what it says of what was
- * counted. */
+/* The text of /metrics, read by a parser: what it says of what was counted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,169 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/metrics_page.h"
 #include "api/metrics_text.h"
 #include "api/request_meter.h"
 #include "base/size.h"
+#include "tests/lib/prom_text.h"
 
 /* Last: its macro fail() would meet the declaration of ours. */
 #include <cmocka.h>
 
 #define N_LOOPS 2
-
-/* ---- a parser of the text format ---- */
-
-#define SAMPLES_MAX 1024
-#define NAME_BYTES  64
-#define LABEL_BYTES 192
-
-struct sample {
-    char name[NAME_BYTES];
-    char labels[LABEL_BYTES]; /* what stands between the braces */
-    char value[32];
-    double number;
-};
-
-struct page {
-    struct sample samples[SAMPLES_MAX];
-    size_t n;
-    char families[128][NAME_BYTES]; /* in their order */
-    char types[128][16];
-    size_t n_families;
-};
-
-static bool is_name_char(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == ':';
-}
-
-/* name="value",… up to the closing brace; values are escaped. */
-static const char *skip_labels(const char *p)
-{
-    while (*p != '}') {
-        size_t n = strspn(p, "abcdefghijklmnopqrstuvwxyz_");
-
-        assert_true(n > 0);
-        p += n;
-        assert_memory_equal(p, "=\"", 2);
-        for (p += 2; *p != '"'; p++) {
-            assert_true(*p != '\n' && *p != '\0');
-            if (*p == '\\') {
-                p++;
-                assert_true(*p == '\\' || *p == '"' || *p == 'n');
-            }
-        }
-        p++;
-        if (*p == ',')
-            p++;
-        else
-            assert_int_equal(*p, '}');
-    }
-    return p;
-}
-
-/* Does `name` belong to the family: itself, or its histogram's. */
-static bool belongs(const char *name, const char *family, const char *type)
-{
-    static const char *const suffixes[] = {"_bucket", "_sum", "_count"};
-    size_t n = strlen(family);
-
-    if (strcmp(type, "histogram") != 0)
-        return strcmp(name, family) == 0;
-    for (size_t i = 0; i < COUNT_OF(suffixes); i++)
-        if (strncmp(name, family, n) == 0 && strcmp(name + n, suffixes[i]) == 0)
-            return true;
-    return false;
-}
-
-static void parse_sample(struct page *p, const char *line)
-{
-    struct sample *s = &p->samples[p->n++];
-    const char *at = line, *labels;
-    char *end;
-
-    assert_true(p->n < SAMPLES_MAX);
-    while (is_name_char(*at))
-        at++;
-    assert_true(at > line && (size_t)(at - line) < sizeof s->name);
-    memcpy(s->name, line, (size_t)(at - line));
-    if (*at == '{') {
-        labels = ++at;
-        at = skip_labels(at);
-        assert_true((size_t)(at - labels) < sizeof s->labels);
-        memcpy(s->labels, labels, (size_t)(at - labels));
-        at++;
-    }
-    assert_int_equal(*at, ' ');
-    snprintf(s->value, sizeof s->value, "%s", at + 1);
-    s->number = strtod(at + 1, &end);
-    assert_true(end > at + 1 && *end == '\0');
-    assert_true(p->n_families > 0);
-    assert_true(belongs(s->name, p->families[p->n_families - 1], p->types[p->n_families - 1]));
-}
-
-/* "# HELP name text" and then "# TYPE name type", each family once. */
-static void parse_comment(struct page *p, const char *line)
-{
-    char name[NAME_BYTES], type[16];
-
-    if (sscanf(line, "# HELP %63s", name) == 1) {
-        for (size_t i = 0; i < p->n_families; i++)
-            assert_string_not_equal(p->families[i], name);
-        assert_true(p->n_families < COUNT_OF(p->families));
-        snprintf(p->families[p->n_families++], NAME_BYTES, "%s", name);
-        return;
-    }
-    assert_int_equal(sscanf(line, "# TYPE %63s %15s", name, type), 2);
-    assert_string_equal(name, p->families[p->n_families - 1]);
-    assert_true(strcmp(type, "counter") == 0 || strcmp(type, "gauge") == 0 ||
-                strcmp(type, "histogram") == 0);
-    snprintf(p->types[p->n_families - 1], sizeof p->types[0], "%s", type);
-}
-
-static struct page *parse(struct buf *b)
-{
-    struct page *p = calloc(1, sizeof *p);
-    char *text = strdup(buf_cstr(b)), *save = NULL;
-
-    assert_non_null(p);
-    assert_false(b->failed);
-    assert_int_equal(text[b->len - 1], '\n');
-    for (char *line = strtok_r(text, "\n", &save); line != NULL; line = strtok_r(NULL, "\n", &save))
-        if (line[0] == '#')
-            parse_comment(p, line);
-        else
-            parse_sample(p, line);
-    free(text);
-    return p;
-}
-
-static size_t count_of(const struct page *p, const char *name)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < p->n; i++)
-        n += strcmp(p->samples[i].name, name) == 0;
-    return n;
-}
-
-/* The one series of that name whose labels hold `part`. */
-static const struct sample *find(const struct page *p, const char *name, const char *part)
-{
-    const struct sample *found = NULL;
-
-    for (size_t i = 0; i < p->n; i++) {
-        const struct sample *s = &p->samples[i];
-
-        if (strcmp(s->name, name) != 0 || strstr(s->labels, part) == NULL)
-            continue;
-        assert_null(found);
-        found = s;
-    }
-    assert_non_null(found);
-    return found;
-}
 
 /* ---- what is counted in a test ---- */
 
@@ -208,19 +53,19 @@ static int teardown(void **state)
     return 0;
 }
 
-static struct page *page_of(struct rig *r)
+static struct prom_page *page_of(struct rig *r)
 {
     struct metrics_view v = {.loops = r->pointers,
                              .n_loops = N_LOOPS,
                              .engine = &r->engine,
                              .billing = &r->billing,
                              .wall_ms = 1700000000042};
-    struct page *p;
+    struct prom_page *p;
     struct buf b;
 
     buf_init(&b);
     metrics_text_put(&b, &v);
-    p = parse(&b);
+    p = prom_parse(&b);
     buf_dispose(&b);
     return p;
 }
@@ -278,7 +123,7 @@ static void test_every_metric_of_vllm_has_its_name_and_type(void **state)
         {"vllm:request_prompt_tokens", "histogram"},
         {"vllm:request_generation_tokens", "histogram"},
     };
-    struct page *p = page_of(*state);
+    struct prom_page *p = page_of(*state);
 
     for (size_t i = 0; i < COUNT_OF(wanted); i++) {
         size_t k = 0;
@@ -294,42 +139,42 @@ static void test_every_metric_of_vllm_has_its_name_and_type(void **state)
 static void test_what_routers_read_appears_once_whatever_the_models(void **state)
 {
     struct rig *r = *state;
-    struct page *p;
+    struct prom_page *p;
 
     r->engine = (struct engine_stats){
         .running = 3, .waiting = 5, .pages_used = 25, .pages_total = 100, .preemptions = 9};
     p = page_of(r);
-    assert_int_equal(find(p, "vllm:num_requests_running", "model_name=\"small\"")->number, 3);
-    assert_int_equal(find(p, "vllm:num_requests_waiting", "engine=\"0\"")->number, 5);
-    assert_string_equal(find(p, "vllm:kv_cache_usage_perc", "")->value, "0.250000");
-    assert_string_equal(find(p, "vllm:cache_config_info", "")->labels,
+    assert_int_equal(prom_find(p, "vllm:num_requests_running", "model_name=\"small\"")->number, 3);
+    assert_int_equal(prom_find(p, "vllm:num_requests_waiting", "engine=\"0\"")->number, 5);
+    assert_string_equal(prom_find(p, "vllm:kv_cache_usage_perc", "")->value, "0.250000");
+    assert_string_equal(prom_find(p, "vllm:cache_config_info", "")->labels,
                         "block_size=\"16\",num_gpu_blocks=\"100\",engine=\"0\"");
-    assert_string_equal(find(p, "vllm:lora_requests_info", "")->labels,
+    assert_string_equal(prom_find(p, "vllm:lora_requests_info", "")->labels,
                         "max_lora=\"0\",running_lora_adapters=\"\",waiting_lora_adapters=\"\"");
-    assert_string_equal(find(p, "vllm:lora_requests_info", "")->value, "1700000000.042");
-    assert_int_equal(find(p, "vllm:num_preemptions_total", "")->number, 9);
+    assert_string_equal(prom_find(p, "vllm:lora_requests_info", "")->value, "1700000000.042");
+    assert_int_equal(prom_find(p, "vllm:num_preemptions_total", "")->number, 9);
     free(p);
 }
 
 static void test_the_engine_counters_are_passed_on(void **state)
 {
     struct rig *r = *state;
-    struct page *p;
+    struct prom_page *p;
 
     r->engine = (struct engine_stats){
         .prefix_query_tokens = 1000, .prefix_hit_tokens = 160, .not_finite = 2};
     p = page_of(r);
-    assert_int_equal(find(p, "vllm:prefix_cache_queries_total", "")->number, 1000);
-    assert_int_equal(find(p, "vllm:prefix_cache_hits_total", "")->number, 160);
-    assert_int_equal(find(p, "vllm:corrupted_requests_total", "")->number, 2);
+    assert_int_equal(prom_find(p, "vllm:prefix_cache_queries_total", "")->number, 1000);
+    assert_int_equal(prom_find(p, "vllm:prefix_cache_hits_total", "")->number, 160);
+    assert_int_equal(prom_find(p, "vllm:corrupted_requests_total", "")->number, 2);
     free(p);
 }
 
 static void test_names_in_labels_are_escaped(void **state)
 {
-    struct page *p = page_of(*state);
+    struct prom_page *p = page_of(*state);
 
-    find(p, "vllm:prompt_tokens_total", "model_name=\"o\\\"d\\\\d\\n\",engine=\"0\"");
+    prom_find(p, "vllm:prompt_tokens_total", "model_name=\"o\\\"d\\\\d\\n\",engine=\"0\"");
     free(p);
 }
 
@@ -338,24 +183,25 @@ static void test_tokens_and_ends_add_up_over_loops(void **state)
     static const int64_t times[] = {1200000, 1300000, 1450000};
     struct rig *r = *state;
     struct request_meter a = meter_after(r, 0, times, 3), b = meter_after(r, 1, times, 2);
-    struct page *p;
+    struct prom_page *p;
 
     end_meter(&a, ST_OK, ENGINE_FINISH_STOP, 7, 3, 2000000);
     end_meter(&b, ST_CANCELLED, ENGINE_FINISH_NONE, 7, 5, 2000000); /* three more on the way */
     p = page_of(r);
-    assert_int_equal(find(p, "vllm:prompt_tokens_total", "\"small\"")->number, 14);
-    assert_int_equal(find(p, "vllm:generation_tokens_total", "\"small\"")->number, 8);
-    assert_int_equal(find(p, "vllm:prompt_tokens_total", "\"o")->number, 0);
-    assert_int_equal(
-        find(p, "vllm:request_success_total", "\"small\",engine=\"0\",finished_reason=\"stop\"")
-            ->number,
-        1);
-    assert_int_equal(
-        find(p, "vllm:request_success_total", "\"small\",engine=\"0\",finished_reason=\"abort\"")
-            ->number,
-        1);
-    assert_int_equal(find(p, "vllm:request_prompt_tokens_sum", "\"small\"")->number, 14);
-    assert_string_equal(find(p, "vllm:request_generation_tokens_sum", "\"small\"")->value, "8.0");
+    assert_int_equal(prom_find(p, "vllm:prompt_tokens_total", "\"small\"")->number, 14);
+    assert_int_equal(prom_find(p, "vllm:generation_tokens_total", "\"small\"")->number, 8);
+    assert_int_equal(prom_find(p, "vllm:prompt_tokens_total", "\"o")->number, 0);
+    assert_int_equal(prom_find(p, "vllm:request_success_total",
+                               "\"small\",engine=\"0\",finished_reason=\"stop\"")
+                         ->number,
+                     1);
+    assert_int_equal(prom_find(p, "vllm:request_success_total",
+                               "\"small\",engine=\"0\",finished_reason=\"abort\"")
+                         ->number,
+                     1);
+    assert_int_equal(prom_find(p, "vllm:request_prompt_tokens_sum", "\"small\"")->number, 14);
+    assert_string_equal(prom_find(p, "vllm:request_generation_tokens_sum", "\"small\"")->value,
+                        "8.0");
     free(p);
 }
 
@@ -364,20 +210,25 @@ static void test_the_times_of_a_request(void **state)
     static const int64_t times[] = {1200000, 1300000, 1450000};
     struct rig *r = *state;
     struct request_meter m = meter_after(r, 0, times, 3);
-    struct page *p;
+    struct prom_page *p;
 
     end_meter(&m, ST_OK, ENGINE_FINISH_LENGTH, 7, 3, 3500000);
     p = page_of(r);
-    assert_string_equal(find(p, "vllm:time_to_first_token_seconds_sum", "\"small\"")->value, "0.2");
-    assert_int_equal(find(p, "vllm:time_to_first_token_seconds_count", "\"small\"")->number, 1);
-    assert_string_equal(find(p, "vllm:inter_token_latency_seconds_sum", "\"small\"")->value,
+    assert_string_equal(prom_find(p, "vllm:time_to_first_token_seconds_sum", "\"small\"")->value,
+                        "0.2");
+    assert_int_equal(prom_find(p, "vllm:time_to_first_token_seconds_count", "\"small\"")->number,
+                     1);
+    assert_string_equal(prom_find(p, "vllm:inter_token_latency_seconds_sum", "\"small\"")->value,
                         "0.25");
-    assert_int_equal(find(p, "vllm:inter_token_latency_seconds_count", "\"small\"")->number, 2);
-    assert_string_equal(find(p, "vllm:e2e_request_latency_seconds_sum", "\"small\"")->value, "2.5");
-    assert_string_equal(find(p, "vllm:request_queue_time_seconds_sum", "\"small\"")->value, "0.25");
-    assert_string_equal(find(p, "vllm:request_prefill_time_seconds_sum", "\"small\"")->value,
+    assert_int_equal(prom_find(p, "vllm:inter_token_latency_seconds_count", "\"small\"")->number,
+                     2);
+    assert_string_equal(prom_find(p, "vllm:e2e_request_latency_seconds_sum", "\"small\"")->value,
+                        "2.5");
+    assert_string_equal(prom_find(p, "vllm:request_queue_time_seconds_sum", "\"small\"")->value,
+                        "0.25");
+    assert_string_equal(prom_find(p, "vllm:request_prefill_time_seconds_sum", "\"small\"")->value,
                         "0.4");
-    assert_string_equal(find(p, "vllm:request_decode_time_seconds_sum", "\"small\"")->value,
+    assert_string_equal(prom_find(p, "vllm:request_decode_time_seconds_sum", "\"small\"")->value,
                         "1.500001");
     free(p);
 }
@@ -386,22 +237,24 @@ static void test_tokens_that_come_at_once_share_the_time(void **state)
 {
     struct rig *r = *state;
     struct request_meter m = {0};
-    struct page *p;
+    struct prom_page *p;
 
     request_meter_begin(&m, metrics_of_model(&r->loops[0], &small), 0);
     request_meter_tokens(&m, 0, &(struct engine_usage){7, 0, 2}, 500000);
     request_meter_tokens(&m, 0, &(struct engine_usage){7, 0, 6}, 700000); /* four in 200 ms */
     p = page_of(r);
-    assert_int_equal(find(p, "vllm:inter_token_latency_seconds_count", "\"small\"")->number, 4);
-    assert_int_equal(
-        find(p, "vllm:inter_token_latency_seconds_bucket", "\"small\",engine=\"0\",le=\"0.025\"")
-            ->number,
-        0);
-    assert_int_equal(
-        find(p, "vllm:inter_token_latency_seconds_bucket", "\"small\",engine=\"0\",le=\"0.05\"")
-            ->number,
-        4);
-    assert_string_equal(find(p, "vllm:inter_token_latency_seconds_sum", "\"small\"")->value, "0.2");
+    assert_int_equal(prom_find(p, "vllm:inter_token_latency_seconds_count", "\"small\"")->number,
+                     4);
+    assert_int_equal(prom_find(p, "vllm:inter_token_latency_seconds_bucket",
+                               "\"small\",engine=\"0\",le=\"0.025\"")
+                         ->number,
+                     0);
+    assert_int_equal(prom_find(p, "vllm:inter_token_latency_seconds_bucket",
+                               "\"small\",engine=\"0\",le=\"0.05\"")
+                         ->number,
+                     4);
+    assert_string_equal(prom_find(p, "vllm:inter_token_latency_seconds_sum", "\"small\"")->value,
+                        "0.2");
     free(p);
 }
 
@@ -409,7 +262,7 @@ static void test_choices_have_gaps_of_their_own(void **state)
 {
     struct rig *r = *state;
     struct request_meter m = {0};
-    struct page *p;
+    struct prom_page *p;
 
     request_meter_begin(&m, metrics_of_model(&r->loops[0], &small), 0);
     for (uint32_t step = 1; step <= 2; step++)
@@ -418,9 +271,12 @@ static void test_choices_have_gaps_of_their_own(void **state)
                                  &(struct engine_usage){7, 0, 3 * (step - 1) + choice + 1},
                                  100000 * step);
     p = page_of(r);
-    assert_int_equal(find(p, "vllm:time_to_first_token_seconds_count", "\"small\"")->number, 1);
-    assert_int_equal(find(p, "vllm:inter_token_latency_seconds_count", "\"small\"")->number, 3);
-    assert_string_equal(find(p, "vllm:inter_token_latency_seconds_sum", "\"small\"")->value, "0.3");
+    assert_int_equal(prom_find(p, "vllm:time_to_first_token_seconds_count", "\"small\"")->number,
+                     1);
+    assert_int_equal(prom_find(p, "vllm:inter_token_latency_seconds_count", "\"small\"")->number,
+                     3);
+    assert_string_equal(prom_find(p, "vllm:inter_token_latency_seconds_sum", "\"small\"")->value,
+                        "0.3");
     free(p);
 }
 
@@ -430,17 +286,17 @@ static void test_counters_never_fall(void **state)
     static const int64_t times[] = {1200000, 1300000};
     struct rig *r = *state;
     struct request_meter m = meter_after(r, 0, times, 2);
-    struct page *p;
+    struct prom_page *p;
 
     end_meter(&m, ST_INTERNAL, ENGINE_FINISH_NONE, 0, 0, 2000000);
     p = page_of(r);
-    assert_int_equal(find(p, "vllm:prompt_tokens_total", "\"small\"")->number, 7);
-    assert_int_equal(find(p, "vllm:generation_tokens_total", "\"small\"")->number, 2);
-    assert_int_equal(
-        find(p, "vllm:request_success_total", "\"small\",engine=\"0\",finished_reason=\"error\"")
-            ->number,
-        1);
-    assert_int_equal(find(p, "vllm:request_queue_time_seconds_count", "\"small\"")->number, 0);
+    assert_int_equal(prom_find(p, "vllm:prompt_tokens_total", "\"small\"")->number, 7);
+    assert_int_equal(prom_find(p, "vllm:generation_tokens_total", "\"small\"")->number, 2);
+    assert_int_equal(prom_find(p, "vllm:request_success_total",
+                               "\"small\",engine=\"0\",finished_reason=\"error\"")
+                         ->number,
+                     1);
+    assert_int_equal(prom_find(p, "vllm:request_queue_time_seconds_count", "\"small\"")->number, 0);
     free(p);
 }
 
@@ -448,15 +304,18 @@ static void test_a_phase_that_was_not_reached_is_not_observed(void **state)
 {
     struct rig *r = *state;
     struct request_meter m = meter_after(r, 0, NULL, 0);
-    struct page *p;
+    struct prom_page *p;
 
     end_meter(&m, ST_CANCELLED, ENGINE_FINISH_NONE, 0, 0, 2000000);
     p = page_of(r);
-    assert_int_equal(find(p, "vllm:time_to_first_token_seconds_count", "\"small\"")->number, 0);
-    assert_int_equal(find(p, "vllm:request_queue_time_seconds_count", "\"small\"")->number, 1);
-    assert_int_equal(find(p, "vllm:request_prefill_time_seconds_count", "\"small\"")->number, 0);
-    assert_int_equal(find(p, "vllm:request_decode_time_seconds_count", "\"small\"")->number, 0);
-    assert_int_equal(find(p, "vllm:request_prompt_tokens_count", "\"small\"")->number, 1);
+    assert_int_equal(prom_find(p, "vllm:time_to_first_token_seconds_count", "\"small\"")->number,
+                     0);
+    assert_int_equal(prom_find(p, "vllm:request_queue_time_seconds_count", "\"small\"")->number, 1);
+    assert_int_equal(prom_find(p, "vllm:request_prefill_time_seconds_count", "\"small\"")->number,
+                     0);
+    assert_int_equal(prom_find(p, "vllm:request_decode_time_seconds_count", "\"small\"")->number,
+                     0);
+    assert_int_equal(prom_find(p, "vllm:request_prompt_tokens_count", "\"small\"")->number, 1);
     free(p);
 }
 
@@ -470,7 +329,7 @@ static void test_buckets_are_cumulative_and_inclusive(void **state)
     const struct histogram_scale *scale = &metric_scales[SCALE_FIRST_TOKEN];
     double last_bound = -1, last_count = -1;
     size_t n = 0;
-    struct page *p;
+    struct prom_page *p;
 
     for (unsigned i = 0; i < scale->n; i++) {
         histogram_observe(h, scale, scale->bounds[i], 1);
@@ -478,7 +337,7 @@ static void test_buckets_are_cumulative_and_inclusive(void **state)
     }
     p = page_of(r);
     for (size_t i = 0; i < p->n; i++) {
-        const struct sample *s = &p->samples[i];
+        const struct prom_sample *s = &p->samples[i];
         double bound;
 
         if (strcmp(s->name, family) != 0 || strstr(s->labels, of_small) == NULL)
@@ -492,24 +351,24 @@ static void test_buckets_are_cumulative_and_inclusive(void **state)
         n++;
     }
     assert_int_equal(n, scale->n + 1);
-    assert_int_equal(find(p, "vllm:time_to_first_token_seconds_count", of_small)->number,
+    assert_int_equal(prom_find(p, "vllm:time_to_first_token_seconds_count", of_small)->number,
                      2 * scale->n);
-    find(p, family, "\"small\",engine=\"0\",le=\"0.001\"");
-    find(p, family, "\"small\",engine=\"0\",le=\"1.0\"");
-    find(p, family, "\"small\",engine=\"0\",le=\"2560.0\"");
+    prom_find(p, family, "\"small\",engine=\"0\",le=\"0.001\"");
+    prom_find(p, family, "\"small\",engine=\"0\",le=\"1.0\"");
+    prom_find(p, family, "\"small\",engine=\"0\",le=\"2560.0\"");
     free(p);
 }
 
 static void test_token_buckets_end_at_the_model_context(void **state)
 {
-    struct page *p = page_of(*state);
+    struct prom_page *p = page_of(*state);
     size_t n = 0;
 
     for (size_t i = 0; i < p->n; i++)
         n += strcmp(p->samples[i].name, "vllm:request_prompt_tokens_bucket") == 0;
     /* 1 to 2000 of 2048 tokens, 1 to 100 of 100, and +Inf of each */
     assert_int_equal(n, 11 + 1 + 7 + 1);
-    find(p, "vllm:request_prompt_tokens_bucket", "\"small\",engine=\"0\",le=\"2000.0\"");
+    prom_find(p, "vllm:request_prompt_tokens_bucket", "\"small\",engine=\"0\",le=\"2000.0\"");
     free(p);
 }
 
@@ -517,115 +376,33 @@ static void test_long_sums_have_no_exponent(void **state)
 {
     struct rig *r = *state;
     struct histogram *h = &r->loops[0].models[0].histograms[MODEL_HISTOGRAM_E2E];
-    struct page *p;
+    struct prom_page *p;
 
     histogram_observe(h, &metric_scales[SCALE_REQUEST], INT64_C(123456789012345678), 1);
     histogram_observe(h, &metric_scales[SCALE_REQUEST], -5, 1); /* a clock's fault: as 0 */
     p = page_of(r);
-    assert_string_equal(find(p, "vllm:e2e_request_latency_seconds_sum", "\"small\"")->value,
+    assert_string_equal(prom_find(p, "vllm:e2e_request_latency_seconds_sum", "\"small\"")->value,
                         "123456789012.345678");
-    assert_int_equal(find(p, "vllm:e2e_request_latency_seconds_count", "\"small\"")->number, 2);
+    assert_int_equal(prom_find(p, "vllm:e2e_request_latency_seconds_count", "\"small\"")->number,
+                     2);
     free(p);
 }
 
 static void test_requests_by_route_and_status(void **state)
 {
     struct rig *r = *state;
-    struct page *p;
+    struct prom_page *p;
 
     metrics_request(&r->loops[0], 0, 200);
     metrics_request(&r->loops[1], 0, 200);
     metrics_request(&r->loops[0], 0, 418);
     metrics_add(&r->loops[0], METRIC_LIMITED, 4);
     p = page_of(r);
-    assert_int_equal(count_of(p, "sluice_requests_total"), 2);
-    assert_int_equal(find(p, "sluice_requests_total", "status=\"200\"")->number, 2);
-    assert_int_equal(find(p, "sluice_requests_total", "status=\"other\"")->number, 1);
-    assert_int_equal(find(p, "sluice_limited_total", "")->number, 4);
+    assert_int_equal(prom_count(p, "sluice_requests_total"), 2);
+    assert_int_equal(prom_find(p, "sluice_requests_total", "status=\"200\"")->number, 2);
+    assert_int_equal(prom_find(p, "sluice_requests_total", "status=\"other\"")->number, 1);
+    assert_int_equal(prom_find(p, "sluice_limited_total", "")->number, 4);
     free(p);
-}
-
-/* ---- one thread writes, another reads ---- */
-
-#define WRITES 200000
-
-static void *write_values(void *arg)
-{
-    for (int i = 0; i < WRITES; i++)
-        histogram_observe(arg, &metric_scales[SCALE_FIRST_TOKEN], 3, 1);
-    return NULL;
-}
-
-static void test_sum_and_count_are_of_one_moment(void **state)
-{
-    struct histogram h = {0};
-    uint64_t count = 0;
-    pthread_t thread;
-
-    (void)state;
-    assert_int_equal(pthread_create(&thread, NULL, write_values, &h), 0);
-    while (count < WRITES) {
-        struct histogram_sum sum = {0};
-
-        histogram_add(&h, &sum);
-        assert_true(sum.buckets[0] >= count);
-        count = sum.buckets[0];
-        assert_int_equal(sum.sum, 3 * count);
-    }
-    pthread_join(thread, NULL);
-}
-
-/* ---- the prepared page ---- */
-
-static void on_build(struct buf *b, void *arg)
-{
-    int *n = arg;
-
-    buf_printf(b, "%d\n", ++*n);
-}
-
-static void test_the_page_is_built_once_for_all_who_ask_in_its_time(void **state)
-{
-    struct metrics_page p;
-    struct buf out;
-    int n = 0;
-
-    (void)state;
-    metrics_page_init(&p, on_build, &n);
-    buf_init(&out);
-    metrics_page_get(&p, 1000, &out);
-    metrics_page_get(&p, 1000 + METRICS_PAGE_MS - 1, &out);
-    metrics_page_get(&p, 999, &out); /* whose clock was read earlier */
-    metrics_page_get(&p, 1000 + METRICS_PAGE_MS, &out);
-    assert_string_equal(buf_cstr(&out), "1\n1\n1\n2\n");
-    buf_dispose(&out);
-    metrics_page_dispose(&p);
-}
-
-static void on_fail(struct buf *b, void *arg)
-{
-    int *n = arg;
-
-    buf_puts(b, "part");
-    b->failed = ++*n == 1;
-}
-
-static void test_a_page_that_failed_is_not_served_and_built_again(void **state)
-{
-    struct metrics_page p;
-    struct buf out;
-    int n = 0;
-
-    (void)state;
-    metrics_page_init(&p, on_fail, &n);
-    buf_init(&out);
-    metrics_page_get(&p, 1000, &out);
-    assert_true(out.failed);
-    buf_clear(&out);
-    metrics_page_get(&p, 1001, &out);
-    assert_string_equal(buf_cstr(&out), "part");
-    buf_dispose(&out);
-    metrics_page_dispose(&p);
 }
 
 int main(void)
@@ -646,9 +423,6 @@ int main(void)
         RIGGED(test_token_buckets_end_at_the_model_context),
         RIGGED(test_long_sums_have_no_exponent),
         RIGGED(test_requests_by_route_and_status),
-        cmocka_unit_test(test_sum_and_count_are_of_one_moment),
-        cmocka_unit_test(test_the_page_is_built_once_for_all_who_ask_in_its_time),
-        cmocka_unit_test(test_a_page_that_failed_is_not_served_and_built_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

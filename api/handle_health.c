@@ -66,7 +66,7 @@ static bool stage_metrics(struct request *r)
         return false;
     }
     buf_init(&body);
-    metrics_put(&body, r->loop->api);
+    metrics_page_get(&r->loop->api->metrics_page, loop_now_ms(&r->loop->loop.super), &body);
     if (body.failed)
         respond_json(r, 500, &body);
     else

@@ -329,6 +329,7 @@ static void on_journaled(struct billing_write *w)
         return;
     }
     metrics_add(&r->loop->metrics, METRIC_ADMITTED, 1);
+    request_meter_begin(&i->meter, metrics_of_model(&r->loop->metrics, i->model), r->begin_us);
     if (i->cancelled != ERROR_NONE)
         inference_close(i, &never_ran);
     else

@@ -6,6 +6,7 @@
 
 #include "api/params.h"
 #include "api/request.h"
+#include "api/request_meter.h"
 #include "api/shapes.h"
 #include "api/sse.h"
 #include "billing/billing.h"
@@ -42,6 +43,7 @@ struct inference {
     int64_t first_token_ns;   /* monotonic, as admitted_ns; 0: none yet */
     uint32_t progress_tokens; /* at the last progress record */
     int64_t progress_ms;
+    struct request_meter meter;
     struct engine_end end;
     struct shape shape;
     struct sse stream; /* streamed */

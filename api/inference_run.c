@@ -41,6 +41,7 @@ static void on_delta(void *arg, const struct engine_delta *d, const struct engin
 {
     struct inference *i = arg;
 
+    request_meter_tokens(&i->meter, 0, so_far, clock_mono_ns() / 1000);
     note_progress(i, so_far);
     if (d->len > 0)
         inference_answer_text(i, d->text, d->len);
@@ -170,17 +171,12 @@ static void on_final(struct billing_write *w)
     request_end(r);
 }
 
-static void count_end(const struct inference *i)
+static void count_end(struct inference *i)
 {
-    static const enum metric of_finish[] = {
-        [ENGINE_FINISH_NONE] = METRIC_FINISH_ABORT,
-        [ENGINE_FINISH_STOP] = METRIC_FINISH_STOP,
-        [ENGINE_FINISH_LENGTH] = METRIC_FINISH_LENGTH,
-    };
     struct metrics *m = &i->request->loop->metrics;
     const struct engine_end *end = &i->end;
 
-    metrics_add(m, of_finish[end->status == ST_OK ? end->finish : ENGINE_FINISH_NONE], 1);
+    request_meter_end(&i->meter, end, i->ran, clock_mono_ns() / 1000);
     if (end->status != ST_OK && end->status != ST_CANCELLED)
         metrics_add(m, METRIC_FAILED, 1);
     metrics_add(m, METRIC_BILLED_PROMPT, end->usage.prompt_tokens);

@@ -44,7 +44,7 @@ struct request {
     struct request *prev, *next; /* of the loop's live list */
     struct id id;
     char name[REQUEST_NAME_BYTES]; /* "req_…": x-request-id, and in the log */
-    int64_t begin_ms;              /* monotonic */
+    int64_t begin_ms, begin_us;    /* monotonic */
     int64_t begin_wall_us;
     size_t body_bytes;
     size_t stage;

@@ -8,6 +8,7 @@
 
 #include "api/listen.h"
 #include "api/loop_thread.h"
+#include "api/metrics_text.h"
 #include "api/request.h"
 #include "api/tls.h"
 #include "base/clock.h"
@@ -99,10 +100,46 @@ static enum status start_parser(struct api *a, struct reason *why)
     return s == ST_OK ? s : fail(why, s, "the parser's thread did not start: %s", status_text(s));
 }
 
+static void build_metrics(struct buf *b, void *arg)
+{
+    struct api *a = arg;
+    struct engine_stats engine;
+    struct billing_stats billing;
+
+    engine_stats(a->parts.engine, &engine);
+    billing_stats(a->parts.billing, &billing);
+    metrics_text_put(b, &(struct metrics_view){.loops = a->loop_metrics,
+                                               .n_loops = a->cfg.n_loops,
+                                               .engine = &engine,
+                                               .billing = &billing,
+                                               .wall_ms = clock_wall_ms()});
+}
+
+/* Of all loops before the first one starts: each may be asked for the page of all. */
+static enum status init_metrics(struct api *a)
+{
+    const struct engine *e = a->parts.engine;
+    size_t n_models = 0;
+
+    while (engine_model_at(e, n_models) != NULL)
+        n_models++;
+    for (unsigned i = 0; i < a->cfg.n_loops; i++) {
+        struct metrics *m = &a->loops[i].metrics;
+
+        if (metrics_init(m, n_models) != ST_OK)
+            return ST_NO_MEMORY;
+        for (size_t k = 0; k < n_models; k++)
+            m->models[k].model = engine_model_at(e, k);
+        a->loop_metrics[i] = m;
+    }
+    return ST_OK;
+}
+
 static enum status start_loops(struct api *a, struct reason *why)
 {
     a->loops = calloc(a->cfg.n_loops, sizeof *a->loops);
-    if (a->loops == NULL)
+    a->loop_metrics = calloc(a->cfg.n_loops, sizeof(struct metrics *));
+    if (a->loops == NULL || a->loop_metrics == NULL || init_metrics(a) != ST_OK)
         return fail(why, ST_NO_MEMORY, "out of memory");
     while (a->n_loops < a->cfg.n_loops) {
         enum status s = loop_thread_start(&a->loops[a->n_loops], a);
@@ -125,6 +162,7 @@ enum status api_start(const struct api_config *cfg, const struct api_parts *part
     a->cfg = *cfg;
     a->parts = *parts;
     init_conf(a);
+    metrics_page_init(&a->metrics_page, build_metrics, a);
     s = open_listeners(a, why);
     if (s == ST_OK)
         s = start_parser(a, why);
@@ -177,6 +215,10 @@ void api_stop(struct api *a)
     for (unsigned i = 0; i < a->n_loops; i++)
         loop_thread_stop(&a->loops[i]);
     worker_stop(a->parser);
+    metrics_page_dispose(&a->metrics_page);
+    for (unsigned i = 0; a->loops != NULL && i < a->cfg.n_loops; i++)
+        metrics_dispose(&a->loops[i].metrics);
+    free(a->loop_metrics);
     free(a->loops);
     close_listeners(a);
     h2o_config_dispose(&a->conf);

@@ -9,6 +9,7 @@
 
 #include "api/api.h"
 #include "api/connection.h"
+#include "api/metrics_page.h"
 #include "base/worker.h"
 
 #define LISTENERS_MAX 3
@@ -30,8 +31,10 @@ struct api {
     struct listener listeners[LISTENERS_MAX];
     size_t n_listeners;
     struct api_loop *loops;
-    unsigned n_loops;      /* started; the main thread's: others go by cfg.n_loops */
-    struct worker *parser; /* parses large bodies */
+    const struct metrics **loop_metrics; /* of each loop */
+    unsigned n_loops;                    /* started; the main thread's: others go by cfg.n_loops */
+    struct worker *parser;               /* parses large bodies */
+    struct metrics_page metrics_page;
     atomic_bool draining;
 };
 

@@ -191,6 +191,8 @@ void engine_cancel(struct engine_job *j);
 
 /* ---- state ---- */
 
+#define ENGINE_PAGE_TOKENS 16 /* positions of a KV page */
+
 struct engine_stats {
     bool connected;
     uint32_t pid;

@@ -170,6 +170,8 @@ static void put_stats(struct engine_process *p, const struct wire_stats *st)
     }
 }
 
+_Static_assert(ENGINE_PAGE_TOKENS == KV_PAGE_TOKENS, "the gateway says what a page holds");
+
 static struct wire_stats collect(const struct engine_process *p)
 {
     struct scheduler_stats s;

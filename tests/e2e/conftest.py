@@ -186,6 +186,10 @@ class Stack:
         return {m.group(1): float(m.group(2))
                 for m in re.finditer(r"^([a-zA-Z_:][\w:]*(?:\{[^}]*\})?) (\S+)$", text, re.M)}
 
+    def metric(self, name):
+        """The sum of a metric's series, whatever their labels."""
+        return sum(v for k, v in self.metrics().items() if k.partition("{")[0] == name)
+
     def post(self, path, body, key=None, client=None, **kwargs):
         headers = {"authorization": f"Bearer {key or self.demo_key}", **kwargs.pop("headers", {})}
         return (client or httpx2).post(self.base + path, json=body, headers=headers, timeout=120 * SLOW, **kwargs)

@@ -11,7 +11,7 @@ from conftest import MODEL_ID, SLOW, wait_for
 
 
 def running(stack):
-    return stack.metrics()["vllm:num_requests_running"] + stack.metrics()["vllm:num_requests_waiting"]
+    return stack.metric("vllm:num_requests_running") + stack.metric("vllm:num_requests_waiting")
 
 
 def long_body(stream):

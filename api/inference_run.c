@@ -41,7 +41,7 @@ static void on_delta(void *arg, const struct engine_delta *d, const struct engin
 {
     struct inference *i = arg;
 
-    request_meter_tokens(&i->meter, 0, so_far, clock_mono_ns() / 1000);
+    request_meter_tokens(&i->meter, d->choice, so_far, clock_mono_ns() / 1000);
     note_progress(i, so_far);
     if (d->len > 0)
         inference_answer_text(i, d->text, d->len);

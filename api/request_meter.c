@@ -48,7 +48,7 @@ void request_meter_tokens(struct request_meter *m, unsigned choice,
 {
     uint32_t n = count_tokens(m, so_far);
 
-    assert(choice < METER_CHOICES_MAX);
+    assert(choice < ENGINE_CHOICES_MAX);
     if (n == 0)
         return;
     if (!m->has_token)

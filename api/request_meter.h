@@ -9,14 +9,13 @@
 #include "api/metrics.h"
 #include "engine/engine.h"
 
-#define METER_CHOICES_MAX 128 /* n, as OpenAI's */
 
 struct request_meter {
     struct model_metrics *to;
     int64_t begin_us;
     bool has_token;
     struct engine_usage counted;
-    int64_t last_us[METER_CHOICES_MAX]; /* a choice's last token; 0: none yet */
+    int64_t last_us[ENGINE_CHOICES_MAX]; /* a choice's last token; 0: none yet */
 };
 
 /* begin_us: when the request arrived. *m is zeroed. */

@@ -40,7 +40,7 @@ struct inspect {
 static int usage(FILE *to, int code)
 {
     fputs("usage: sluice inspect PATH [--context N] [--json]\n"
-          "  PATH         model file (GGUF)\n"
+          "  PATH         GGUF file or Hugging Face folder\n"
           "  --context N  tokens to state the KV memory for (default: the model's context)\n"
           "  --json       for programs\n",
           to);

@@ -9,7 +9,7 @@
 #include "app/local_run.h"
 #include "base/clock.h"
 #include "base/json.h"
-#include "engine/model/gguf.h"
+#include "engine/model/model.h"
 #include "engine/text/template.h"
 #include "engine/text/template_content.h"
 #include "engine/text/tokenizer.h"
@@ -27,7 +27,7 @@ static int usage(FILE *to, int code)
 {
     fputs(
         "usage: sluice render --model PATH --messages FILE [options]\n"
-        "  --model PATH              model file (GGUF) whose chat template is used\n"
+        "  --model PATH              GGUF file or Hugging Face folder whose chat template is used\n"
         "  --template FILE           this chat template instead, with the model's BOS and EOS\n"
         "  --messages FILE           JSON: an array of messages, or an object with `messages` and\n"
         "                            maybe `tools`, `documents`, `chat_template_kwargs` and\n"
@@ -325,7 +325,7 @@ static enum status run(const struct render *r, struct reason *why)
     enum status s = read_input(r, &in, why);
 
     if (s == ST_OK)
-        s = gguf_open(r->model, &g, why);
+        s = model_open_file(r->model, &g, why);
     if (s == ST_OK)
         s = tokenizer_new(g, &tokenizer, why);
     if (s == ST_OK)

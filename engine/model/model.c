@@ -71,10 +71,15 @@ static bool is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+enum status model_open_file(const char *path, struct gguf **out, struct reason *why)
+{
+    return is_folder(path) ? hf_open(path, out, why) : gguf_open(path, out, why);
+}
+
 enum status model_open(const char *path, struct model **out, struct reason *why)
 {
     struct gguf *g = NULL;
-    enum status s = is_folder(path) ? hf_open(path, &g, why) : gguf_open(path, &g, why);
+    enum status s = model_open_file(path, &g, why);
 
     return s == ST_OK ? open_gguf(g, out, why) : s;
 }

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from conftest import BIN, MODEL, SLOW
+from conftest import BIN, MODEL, ROOT, SLOW
 
 
 def run(*args, stdin=None, check=True):
@@ -36,6 +36,18 @@ def test_render(tmp_path):
     text = run("render", "--model", MODEL, "--messages", f).stdout
     assert text.endswith("<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n")
     assert text.startswith("<|im_start|>system\n")
+
+
+@pytest.mark.parametrize("name", ["qwen3", "qwen3.gguf"])
+def test_every_command_takes_a_file_and_a_folder(name, tmp_path):
+    model = ROOT / "build/models" / name
+    f = tmp_path / "m.json"
+    f.write_text(json.dumps([{"role": "user", "content": "hi"}]))
+    assert json.loads(run("tokenize", "--model", model, stdin="hi<|im_end|>").stdout)["ids"][-1] == 315
+    assert run("render", "--model", model, "--messages", f).stdout.startswith("<|im_start|>user\nhi<|im_end|>")
+    assert json.loads(run("inspect", model, "--json").stdout)["architecture"] == "qwen3"
+    run("score", "--model", model, "--file", f)
+    run("generate", "--model", model, "--prompt", "hi", "--max-tokens", 2)
 
 
 def test_generate_is_repeatable_on_every_isa_it_has():

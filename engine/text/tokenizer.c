@@ -122,6 +122,8 @@ static enum status build(struct tokenizer *t, const struct gguf *g, struct reaso
         return s;
     s = vocab_init(&t->vocab, g, k->spelling, why);
     if (s == ST_OK)
+        s = special_protect(&t->vocab, g, why);
+    if (s == ST_OK)
         s = added_init(&t->added, &t->vocab, g, why);
     if (s == ST_OK)
         s = k->make(&t->vocab, g, &t->model, why);

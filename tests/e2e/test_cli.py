@@ -1,6 +1,7 @@
 """The commands a person and a program use."""
 
 import json
+import shutil
 import subprocess
 
 import pytest
@@ -68,8 +69,49 @@ def test_score_names_each_token(tmp_path):
 
 def test_inspect():
     got = json.loads(run("inspect", MODEL, "--json").stdout)
-    assert "llama" in json.dumps(got) and "Q4_1" in json.dumps(got)
-    assert "llama" in run("inspect", MODEL).stdout
+    assert got["architecture"] == "llama" and got["format"] == "gguf" and got["files"] == 1
+    assert got["types"]["Q4_1"]["tensors"] == 210
+    assert got["file_bytes"] == MODEL.stat().st_size
+    text = run("inspect", MODEL).stdout
+    assert "llama" in text and "210 tensors" in text and "1 tensor," in text
+
+
+def test_inspect_knows_a_folder():
+    model = ROOT / "build/models/llama3-rope"
+    got = json.loads(run("inspect", model, "--json").stdout)
+    assert got["format"] == "folder" and got["gguf_version"] is None and got["files"] == 1
+    assert got["shape"]["rope_scaling"] == "llama3"
+    assert got["parameters"] * 4 < (model / "model.safetensors").stat().st_size
+    assert got["chat_template"]["fault"] is None
+    assert "Hugging Face folder, 1 file of" in run("inspect", model).stdout
+
+
+def test_inspect_states_the_memory_of_a_context():
+    got = [json.loads(run("inspect", MODEL, "--context", n, "--json").stdout)["memory"] for n in (1600, 3200)]
+    for mode, width in (("fast", 2), ("exact", 4)):
+        kv = [m[mode]["kv_bytes"] for m in got]
+        assert kv == [n * 2 * 30 * 3 * 64 * width for n in (1600, 3200)]
+        for m in got:
+            assert m[mode]["bytes"] == sum(v for k, v in m[mode].items() if k != "bytes")
+    assert got[0]["fast"]["repacked_bytes"] > 0 and got[0]["exact"]["repacked_bytes"] == 0
+    done = run("inspect", MODEL, "--context", 8193, check=False)
+    assert done.returncode == 1 and "8192" in done.stderr
+
+
+def test_inspect_says_when_a_template_is_refused(tmp_path):
+    model = tmp_path / "m"
+    shutil.copytree(ROOT / "build/models/qwen3", model)
+    (model / "chat_template.jinja").write_text("{% if %}")
+    assert "8 bytes, refused: " in run("inspect", model).stdout
+    assert json.loads(run("inspect", model, "--json").stdout)["chat_template"]["fault"]
+
+
+def test_inspect_prints_no_control_characters(tmp_path):
+    f = tmp_path / "m.gguf"
+    f.write_bytes((ROOT / "build/models/qwen3.gguf").read_bytes().replace(b"<|eos|>", b"<\x1b[2J\x07>"))
+    text = run("inspect", f).stdout
+    assert "<\\x1B[2J\\x07>" in text
+    assert all(c == "\n" or c.isprintable() for c in text)
 
 
 def test_check_config(tmp_path):

@@ -68,6 +68,9 @@ static enum status find_kind(const struct gguf *g, const struct kind **out, stru
     const char *key = "tokenizer.ggml.model";
     struct gguf_string name;
 
+    if (gguf_is_folder(g) && !gguf_has(g, key))
+        return fail_param(why, ST_NOT_FOUND, "tokenizer.json",
+                          "the folder has no tokenizer.json (a tokenizer.model alone is not read)");
     if (!gguf_get_string(g, key, &name))
         return fail_param(why, ST_CORRUPT, key, "the file has no tokenizer (%s)", key);
     for (size_t i = 0; i < COUNT_OF(kinds); i++) {

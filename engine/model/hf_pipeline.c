@@ -171,15 +171,17 @@ static enum status find_chains(struct hf_pipeline *p, bool ignore_merges, struct
 }
 
 enum status hf_pipeline_read(struct hf_pipeline *p, enum hf_kind kind, bool ignore_merges,
-                             struct hf_span normalizer, struct hf_span pre_tokenizer,
-                             struct hf_span post_processor, struct reason *why)
+                             const struct hf_pipeline_parts *parts, struct reason *why)
 {
     enum status s;
 
     *p = (struct hf_pipeline){.kind = kind, .bos_id = -1, .eos_id = -1};
-    s = find_chains(p, ignore_merges, normalizer, pre_tokenizer, why);
+    s = find_chains(p, ignore_merges, parts->normalizer, parts->pre_tokenizer, why);
     if (s == ST_OK)
-        s = hf_chain_post_processors(post_processor, &p->has_template, &p->bos_id, &p->eos_id, why);
+        s = hf_chain_post_processors(parts->post_processor, &p->has_template, &p->bos_id,
+                                     &p->eos_id, why);
+    if (s == ST_OK)
+        s = hf_chain_check_decoders(parts->decoder, why);
     if (s != ST_OK)
         hf_pipeline_dispose(p);
     return s;

@@ -242,7 +242,7 @@ static enum status print(const struct render *r, const struct rendered *text, st
         buf_append(&out, text->text, text->len);
     if (out.failed)
         s = fail(why, ST_NO_MEMORY, "out of memory");
-    else if (fwrite(out.data, 1, out.len, stdout) != out.len || fflush(stdout) != 0)
+    else if (fwrite(buf_cstr(&out), 1, out.len, stdout) != out.len || fflush(stdout) != 0)
         s = fail(why, ST_IO, "cannot write to standard output: %s", strerror(errno));
     buf_dispose(&out);
     return s;

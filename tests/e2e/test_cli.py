@@ -39,6 +39,13 @@ def test_render(tmp_path):
     assert text.startswith("<|im_start|>system\n")
 
 
+def test_render_of_nothing_is_nothing(tmp_path):
+    (tmp_path / "m.json").write_text("[]")
+    (tmp_path / "t.jinja").write_text("{# nothing #}")
+    done = run("render", "--model", MODEL, "--template", tmp_path / "t.jinja", "--messages", tmp_path / "m.json")
+    assert done.stdout == done.stderr == ""
+
+
 @pytest.mark.parametrize("name", ["qwen3", "qwen3.gguf"])
 def test_every_command_takes_a_file_and_a_folder(name, tmp_path):
     model = ROOT / "build/models" / name

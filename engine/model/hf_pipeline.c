@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/printable.h"
 #include "base/size.h"
 #include "engine/model/hf_chain.h"
 
@@ -91,13 +92,10 @@ static const struct {
 static enum status fail_chain(struct reason *why, const char *what, const char *chain)
 {
     char shown[160];
-    size_t n = 0;
 
-    for (; n < sizeof shown - 1 && chain[n] != 0; n++)
-        shown[n] = chain[n] >= 0x20 && chain[n] < 0x7F ? chain[n] : '?';
-    shown[n] = 0;
+    printable(chain, strlen(chain), shown, sizeof shown);
     return fail_param(why, ST_UNSUPPORTED, what, "tokenizer.json: the %s %s is not supported here",
-                      what, n > 0 ? shown : "none");
+                      what, chain[0] != 0 ? shown : "none");
 }
 
 static enum status find_byte_chain(struct hf_pipeline *p, const char *normalizer,

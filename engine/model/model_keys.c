@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/printable.h"
 #include "base/size.h"
 #include "engine/model/model_file.h"
 
@@ -115,16 +116,6 @@ static enum status check_key(const struct gguf *g, const char *key, const char *
                       "%.200s is no key that is known here: it may change what is computed", key);
 }
 
-/* A copy for messages: what is not printable ASCII becomes '?'. */
-static void printable(struct gguf_string s, char *out, size_t size)
-{
-    size_t n = s.len < size - 1 ? s.len : size - 1;
-
-    for (size_t i = 0; i < n; i++)
-        out[i] = s.data[i] >= 0x20 && s.data[i] < 0x7F ? s.data[i] : '?';
-    out[n] = 0;
-}
-
 void model_key(const struct arch *arch, const char *suffix, char key[MODEL_KEY_MAX])
 {
     snprintf(key, MODEL_KEY_MAX, "%s.%s", arch->name, suffix);
@@ -137,7 +128,7 @@ static enum status refuse_architecture(struct gguf_string name, struct reason *w
     struct buf known;
     char text[64];
 
-    printable(name, text, sizeof text);
+    printable(name.data, name.len, text, sizeof text);
     buf_init(&known);
     arch_names(&known);
     s = fail_param(why, ST_UNSUPPORTED, key, "architecture %s is not supported; these are: %s",

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/printable.h"
 #include "base/size.h"
 #include "base/utf8.h"
 #include "engine/text/added.h"
-#include "engine/text/printable.h"
 #include "engine/text/special.h"
 #include "engine/text/text_model.h"
 #include "engine/text/vocab.h"

@@ -29,7 +29,7 @@ static const char usage_text[] =
     "       sluice engine --config FILE [OPTION...]\n"
     "\n"
     "  --config FILE      take model and engine settings from there; options go before it\n"
-    "  --model PATH       the GGUF file\n"
+    "  --model PATH       the GGUF file or Hugging Face folder\n"
     "  --socket PATH      Unix socket to serve the gateway on (made with mode 0600)\n"
     "  --mode MODE        fast (default) or exact\n"
     "  --isa NAME         auto (default), scalar, avx2 or avx512\n"

@@ -9,7 +9,7 @@
 #include "app/local_run.h"
 #include "base/clock.h"
 #include "base/json.h"
-#include "engine/model/gguf.h"
+#include "engine/model/model.h"
 #include "engine/text/template.h"
 #include "engine/text/template_content.h"
 #include "engine/text/tokenizer.h"
@@ -27,7 +27,7 @@ static int usage(FILE *to, int code)
 {
     fputs(
         "usage: sluice render --model PATH --messages FILE [options]\n"
-        "  --model PATH              model file (GGUF) whose chat template is used\n"
+        "  --model PATH              GGUF file or Hugging Face folder whose chat template is used\n"
         "  --template FILE           this chat template instead, with the model's BOS and EOS\n"
         "  --messages FILE           JSON: an array of messages, or an object with `messages` and\n"
         "                            maybe `tools`, `documents`, `chat_template_kwargs` and\n"
@@ -242,7 +242,7 @@ static enum status print(const struct render *r, const struct rendered *text, st
         buf_append(&out, text->text, text->len);
     if (out.failed)
         s = fail(why, ST_NO_MEMORY, "out of memory");
-    else if (fwrite(out.data, 1, out.len, stdout) != out.len || fflush(stdout) != 0)
+    else if (fwrite(buf_cstr(&out), 1, out.len, stdout) != out.len || fflush(stdout) != 0)
         s = fail(why, ST_IO, "cannot write to standard output: %s", strerror(errno));
     buf_dispose(&out);
     return s;
@@ -325,7 +325,7 @@ static enum status run(const struct render *r, struct reason *why)
     enum status s = read_input(r, &in, why);
 
     if (s == ST_OK)
-        s = gguf_open(r->model, &g, why);
+        s = model_open_file(r->model, &g, why);
     if (s == ST_OK)
         s = tokenizer_new(g, &tokenizer, why);
     if (s == ST_OK)

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/size.h"
-#include "engine/model/gguf.h"
+#include "engine/model/model.h"
 #include "engine/text/tokenizer.h"
 
 /* A text is read whole. */
@@ -25,7 +25,7 @@ struct tokenize {
 static int usage(FILE *to, int code)
 {
     fputs("usage: sluice tokenize --model PATH [--file FILE] [--no-special] [--json] [--bench]\n"
-          "  --model PATH  model file (GGUF)\n"
+          "  --model PATH  GGUF file or Hugging Face folder\n"
           "  --file FILE   text to read (default: standard input)\n"
           "  --no-special  control tokens in the text are plain text, as in what users send\n"
           "  --json        {\"ids\": [...]}, which is also the default\n"
@@ -178,7 +178,7 @@ static enum status run(const struct tokenize *t, struct reason *why)
 {
     struct tokenizer *tokenizer = NULL;
     struct gguf *g = NULL;
-    enum status s = gguf_open(t->model, &g, why);
+    enum status s = model_open_file(t->model, &g, why);
 
     if (s == ST_OK)
         s = tokenizer_new(g, &tokenizer, why);

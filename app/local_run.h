@@ -35,7 +35,7 @@ enum { LOCAL_MODEL = 256, LOCAL_MODE, LOCAL_ISA, LOCAL_THREADS, LOCAL_JSON, LOCA
         "help", no_argument, NULL, LOCAL_HELP                                                      \
     }
 #define LOCAL_HELP_TEXT                                                                            \
-    "  --model PATH       the GGUF file (required)\n"                                              \
+    "  --model PATH       the GGUF file or Hugging Face folder (required)\n"                       \
     "  --mode MODE        fast (default) or exact\n"                                               \
     "  --isa NAME         auto (default), scalar, avx2 or avx512\n"                                \
     "  --threads N        compute threads (default: all cores, all but one of more than two)\n"    \

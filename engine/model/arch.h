@@ -56,6 +56,8 @@ struct arch {
     bool qkv_bias;
     bool fused;           /* Q, K and V are one tensor, and so are gate and up */
     bool embedding_width; /* embeddings are scaled by the square root of the width */
+    bool windows;         /* some layers may have one */
+    uint32_t window;      /* where the file names none; 0: none */
     uint32_t period;      /* of windowed layers each `period`th is global; 0: none is */
     float window_base;    /* RoPE base of windowed layers where the file names none; 0: the same */
     float attention_cap;  /* where the file names none; 0: none */

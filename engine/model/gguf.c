@@ -153,6 +153,11 @@ uint32_t gguf_version(const struct gguf *g)
     return g->version;
 }
 
+bool gguf_is_folder(const struct gguf *g)
+{
+    return g->parts[0].memory == PART_HEAP;
+}
+
 size_t gguf_file_bytes(const struct gguf *g)
 {
     size_t total = 0;

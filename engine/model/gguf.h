@@ -84,6 +84,8 @@ MUST_CHECK enum status gguf_open_memory(const void *data, size_t len, struct ggu
 void gguf_close(struct gguf *g); /* NULL is fine */
 
 uint32_t gguf_version(const struct gguf *g);
+/* Whether it stands for a Hugging Face folder (engine/model/hf.h). */
+bool gguf_is_folder(const struct gguf *g);
 /* Of all its parts. */
 size_t gguf_file_bytes(const struct gguf *g);
 

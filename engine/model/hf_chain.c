@@ -229,6 +229,39 @@ enum status hf_chain_pre_tokenizers(struct hf_span text, struct buf *out, struct
     return spell_part(&sp, text, out, NULL, why);
 }
 
+/* Decoders that give the text of the pieces as engine/text has them: U+2581 for a space, bytes for
+ * <0xNN>, "##" for the rest of a word, and no space before the first word. */
+static bool spell_decoder(const json_t *c, struct buf *out, json_t **charsmap)
+{
+    static const char *const plain[] = {"ByteLevel", "ByteFallback", "Fuse"};
+    const json_t *start = json_object_get(c, "start"), *stop = json_object_get(c, "stop");
+
+    (void)out;
+    (void)charsmap;
+    for (size_t i = 0; i < COUNT_OF(plain); i++)
+        if (is(c, "type", plain[i]))
+            return true;
+    if (is(c, "type", "Replace"))
+        return is(json_object_get(c, "pattern"), "String", SPACE) && is(c, "content", " ");
+    if (is(c, "type", "Strip"))
+        return is(c, "content", " ") && json_integer_value(start) <= 1 &&
+               json_integer_value(stop) == 0;
+    return (is(c, "type", "Metaspace") && is(c, "replacement", SPACE)) ||
+           (is(c, "type", "WordPiece") && is(c, "prefix", "##"));
+}
+
+enum status hf_chain_check_decoders(struct hf_span text, struct reason *why)
+{
+    static const struct speller sp = {"decoder", "decoders", spell_decoder};
+    struct buf unused;
+    enum status s;
+
+    buf_init(&unused);
+    s = spell_part(&sp, text, &unused, NULL, why);
+    buf_dispose(&unused);
+    return s;
+}
+
 /* What a post-processor puts around a text. */
 struct around {
     bool has_template;

@@ -1,5 +1,5 @@
 /* Components of a tokenizer.json's pipeline, spelled short: "Digit > Bytes(gpt2)" for a Sequence of
- * Digits and ByteLevel. Options that change ids are in the spelling, others (offsets, decoding) are
+ * Digits and ByteLevel. Options that change ids are in the spelling, others (offsets) are
  * not. A component or an option that has no spelling is refused by name. Private to hf_pipeline.c.
  */
 #ifndef ENGINE_MODEL_HF_CHAIN_H
@@ -18,6 +18,8 @@ MUST_CHECK enum status hf_chain_normalizers(struct hf_span text, struct buf *out
                                             struct reason *why);
 MUST_CHECK enum status hf_chain_pre_tokenizers(struct hf_span text, struct buf *out,
                                                struct reason *why);
+/* Refuses decoders by which tokens would be another text than engine/text gives. */
+MUST_CHECK enum status hf_chain_check_decoders(struct hf_span text, struct reason *why);
 /* The one token that goes before a text and the one behind it (-1: none). *has_template is whether
  * the file says anything of them. */
 MUST_CHECK enum status hf_chain_post_processors(struct hf_span text, bool *has_template,

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/printable.h"
 #include "base/size.h"
 
 /* The engine's own limits are tighter; these keep the arithmetic here small. */
@@ -70,7 +71,7 @@ static void check_activation(struct hf_reader *r, const struct hf_arch *a)
 
     if (strcmp(said, a->activation) == 0)
         return;
-    hf_printable(said, shown, sizeof shown);
+    printable(said, strlen(said), shown, sizeof shown);
     hf_refuse(r, ST_UNSUPPORTED, a->activation_key,
               "config.json: %s is %s; for %s only %s is supported", a->activation_key, shown,
               a->class_name, a->activation);
@@ -82,7 +83,7 @@ static enum status refuse_class(const char *name, struct reason *why)
     struct buf known;
     char shown[64];
 
-    hf_printable(name, shown, sizeof shown);
+    printable(name, strlen(name), shown, sizeof shown);
     buf_init(&known);
     hf_arch_names(&known);
     s = fail_param(why, ST_UNSUPPORTED, "architectures",

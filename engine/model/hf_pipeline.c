@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/printable.h"
 #include "base/size.h"
 #include "engine/model/hf_chain.h"
 
@@ -91,13 +92,10 @@ static const struct {
 static enum status fail_chain(struct reason *why, const char *what, const char *chain)
 {
     char shown[160];
-    size_t n = 0;
 
-    for (; n < sizeof shown - 1 && chain[n] != 0; n++)
-        shown[n] = chain[n] >= 0x20 && chain[n] < 0x7F ? chain[n] : '?';
-    shown[n] = 0;
+    printable(chain, strlen(chain), shown, sizeof shown);
     return fail_param(why, ST_UNSUPPORTED, what, "tokenizer.json: the %s %s is not supported here",
-                      what, n > 0 ? shown : "none");
+                      what, chain[0] != 0 ? shown : "none");
 }
 
 static enum status find_byte_chain(struct hf_pipeline *p, const char *normalizer,
@@ -171,15 +169,17 @@ static enum status find_chains(struct hf_pipeline *p, bool ignore_merges, struct
 }
 
 enum status hf_pipeline_read(struct hf_pipeline *p, enum hf_kind kind, bool ignore_merges,
-                             struct hf_span normalizer, struct hf_span pre_tokenizer,
-                             struct hf_span post_processor, struct reason *why)
+                             const struct hf_pipeline_parts *parts, struct reason *why)
 {
     enum status s;
 
     *p = (struct hf_pipeline){.kind = kind, .bos_id = -1, .eos_id = -1};
-    s = find_chains(p, ignore_merges, normalizer, pre_tokenizer, why);
+    s = find_chains(p, ignore_merges, parts->normalizer, parts->pre_tokenizer, why);
     if (s == ST_OK)
-        s = hf_chain_post_processors(post_processor, &p->has_template, &p->bos_id, &p->eos_id, why);
+        s = hf_chain_post_processors(parts->post_processor, &p->has_template, &p->bos_id,
+                                     &p->eos_id, why);
+    if (s == ST_OK)
+        s = hf_chain_check_decoders(parts->decoder, why);
     if (s != ST_OK)
         hf_pipeline_dispose(p);
     return s;

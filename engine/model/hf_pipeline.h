@@ -1,6 +1,6 @@
-/* What a tokenizer.json does to text around its model: normalizer, pre-tokenizer and
- * post-processor, recognised as a whole among those that engine/text computes, and named as GGUF
- * names them. Any other is refused by name: ids that are almost right are wrong. */
+/* What a tokenizer.json does to text around its model: normalizer, pre-tokenizer,
+ * post-processor and decoder, recognised as a whole among those that engine/text computes, and
+ * named as GGUF names them. Any other is refused by name: ids that are almost right are wrong. */
 #ifndef ENGINE_MODEL_HF_PIPELINE_H
 #define ENGINE_MODEL_HF_PIPELINE_H
 
@@ -27,11 +27,14 @@ struct hf_pipeline {
     bool has_template;      /* it says so: else tokenizer_config.json may */
 };
 
-/* The parts as they stand in the file (.text NULL or "null": none). ignore_merges is the model's.
- * On failure nothing is left to dispose of. */
+/* The parts as they stand in the file (.text NULL or "null": none). */
+struct hf_pipeline_parts {
+    struct hf_span normalizer, pre_tokenizer, post_processor, decoder;
+};
+
+/* ignore_merges is the model's. On failure nothing is left to dispose of. */
 MUST_CHECK enum status hf_pipeline_read(struct hf_pipeline *p, enum hf_kind kind,
-                                        bool ignore_merges, struct hf_span normalizer,
-                                        struct hf_span pre_tokenizer, struct hf_span post_processor,
+                                        bool ignore_merges, const struct hf_pipeline_parts *parts,
                                         struct reason *why);
 void hf_pipeline_dispose(struct hf_pipeline *p);
 

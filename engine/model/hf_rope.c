@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/printable.h"
 #include "base/size.h"
 
 #define BASE_DEFAULT 10000.0
@@ -150,7 +151,7 @@ static void read_scaling(struct hf_reader *config, struct hf_reader *r, uint32_t
             scalings[i].read(config, r, context, out);
         return;
     }
-    hf_printable(name, shown, sizeof shown);
+    printable(name, strlen(name), shown, sizeof shown);
     if (strcmp(name, "dynamic") == 0)
         hf_refuse(
             r, ST_UNSUPPORTED, "rope_type",

@@ -7,7 +7,8 @@
 
 /* The parts of tokenizer.json, and those of its model, as they stand in the file. */
 struct parts {
-    struct hf_span added, normalizer, pre_tokenizer, post_processor, model;
+    struct hf_pipeline_parts line;
+    struct hf_span added, model;
     struct hf_span type, vocab, merges, unk_token, unk_id, byte_fallback, ignore_merges, dropout,
         word_prefix, word_suffix, word_max;
 };
@@ -16,9 +17,10 @@ static enum status split(struct hf_span text, struct parts *p, struct reason *wh
 {
     const struct hf_pick top[] = {
         {"added_tokens", &p->added},
-        {"normalizer", &p->normalizer},
-        {"pre_tokenizer", &p->pre_tokenizer},
-        {"post_processor", &p->post_processor},
+        {"normalizer", &p->line.normalizer},
+        {"pre_tokenizer", &p->line.pre_tokenizer},
+        {"post_processor", &p->line.post_processor},
+        {"decoder", &p->line.decoder},
         {"model", &p->model},
     };
     const struct hf_pick model[] = {
@@ -240,7 +242,7 @@ static enum status put_all(const struct hf_tokenizer_files *f, struct parts *p,
 static enum status put_tokenizer(const struct hf_tokenizer_files *f, uint32_t n_vocab,
                                  struct hf_meta *m, struct reason *why)
 {
-    struct parts p = {.added = {NULL, 0}};
+    struct parts p = {.model = {NULL, 0}};
     struct hf_pipeline line = {0};
     struct hf_vocab v = {.n = 0};
     enum hf_kind kind = HF_BYTE_BPE;
@@ -251,8 +253,7 @@ static enum status put_tokenizer(const struct hf_tokenizer_files *f, uint32_t n_
     if (s == ST_OK)
         s = check_options(&p, kind, why);
     if (s == ST_OK)
-        s = hf_pipeline_read(&line, kind, hf_span_is(p.ignore_merges, "true"), p.normalizer,
-                             p.pre_tokenizer, p.post_processor, why);
+        s = hf_pipeline_read(&line, kind, hf_span_is(p.ignore_merges, "true"), &p.line, why);
     if (s == ST_OK)
         s = hf_vocab_init(&v, n_vocab, why);
     if (s == ST_OK)

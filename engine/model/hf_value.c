@@ -18,15 +18,6 @@ void hf_refuse(struct hf_reader *r, enum status s, const char *key, const char *
     r->status = fail_param(r->why, s, key, "%s", text);
 }
 
-void hf_printable(const char *s, char *out, size_t size)
-{
-    size_t n = 0;
-
-    for (; n < size - 1 && s[n] != 0; n++)
-        out[n] = s[n] >= 0x20 && s[n] < 0x7F ? s[n] : '?';
-    out[n] = 0;
-}
-
 json_t *hf_value(const struct hf_reader *r, const char *key)
 {
     json_t *v = json_object_get(r->object, key);

@@ -28,7 +28,5 @@ const char *hf_word(struct hf_reader *r, const char *key, const char *fallback);
 /* Notes a failure unless there was one. */
 void hf_refuse(struct hf_reader *r, enum status s, const char *key, const char *fmt, ...)
     PRINTF_LIKE(4, 5);
-/* A copy for messages: what is not printable ASCII becomes '?'. */
-void hf_printable(const char *s, char *out, size_t size);
 
 #endif

@@ -1,5 +1,6 @@
 #include "engine/model/model.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -44,6 +45,18 @@ static enum status check_and_bind(struct model *m, struct reason *why)
     return model_hash(m->gguf, m->revision, why);
 }
 
+/* A folder is checked under the names of the format that it was translated to. */
+static void explain_names(const struct gguf *g, struct reason *why)
+{
+    size_t n;
+
+    if (why == NULL || !gguf_is_folder(g))
+        return;
+    n = strlen(why->text);
+    snprintf(why->text + n, sizeof why->text - n,
+             " (in GGUF's names, to which a folder's translate)");
+}
+
 /* Takes over g. */
 static enum status open_gguf(struct gguf *g, struct model **out, struct reason *why)
 {
@@ -57,6 +70,7 @@ static enum status open_gguf(struct gguf *g, struct model **out, struct reason *
     m->gguf = g;
     s = check_and_bind(m, why);
     if (s != ST_OK) {
+        explain_names(g, why);
         model_close(m);
         return s;
     }
@@ -71,10 +85,15 @@ static bool is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+enum status model_open_file(const char *path, struct gguf **out, struct reason *why)
+{
+    return is_folder(path) ? hf_open(path, out, why) : gguf_open(path, out, why);
+}
+
 enum status model_open(const char *path, struct model **out, struct reason *why)
 {
     struct gguf *g = NULL;
-    enum status s = is_folder(path) ? hf_open(path, &g, why) : gguf_open(path, &g, why);
+    enum status s = model_open_file(path, &g, why);
 
     return s == ST_OK ? open_gguf(g, out, why) : s;
 }

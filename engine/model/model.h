@@ -91,6 +91,9 @@ struct model {
                           that differ in a weight here or there may share it, two builds do not */
 };
 
+/* The file behind a model, without a look at its weights (a vocabulary's file has none): GGUF as it
+ * is, or a Hugging Face folder as the GGUF file that it would be. */
+MUST_CHECK enum status model_open_file(const char *path, struct gguf **out, struct reason *why);
 /* Refuses by name what we don't compute: another architecture, a tensor type, a RoPE scaling, an
  * expert count, an unknown or missing tensor, a shape that doesn't fit. */
 MUST_CHECK enum status model_open(const char *path, struct model **out, struct reason *why);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/printable.h"
 #include "base/size.h"
 #include "engine/model/model_file.h"
 
@@ -16,45 +17,46 @@ enum rule {
 static const struct {
     const char *suffix; /* of the architecture's name and a dot */
     enum rule rule;
+    const char *what; /* another value asks for */
 } rules[] = {
-    {"block_count", ANY},
-    {"context_length", ANY},
-    {"embedding_length", ANY},
-    {"feed_forward_length", ANY},
-    {"vocab_size", ANY},
-    {"attention.head_count", ANY},
-    {"attention.head_count_kv", ANY},
-    {"attention.key_length", ANY},
-    {"attention.value_length", ANY},
-    {"attention.layer_norm_rms_epsilon", ANY},
-    {"attention.scale", ANY},
-    {"attention.sliding_window", ANY},
-    {"attention.sliding_window_pattern", ANY},
-    {"attention.causal", TRUE},
-    {"attention.max_alibi_bias", ZERO},
-    {"attention.clamp_kqv", ZERO},
-    {"attn_logit_softcapping", ANY},
-    {"final_logit_softcapping", ANY},
-    {"embedding_scale", ANY},
-    {"residual_scale", ANY},
-    {"logit_scale", ANY},
-    {"rope.dimension_count", ANY},
-    {"rope.freq_base", ANY},
-    {"rope.freq_base_swa", ANY},
-    {"rope.scale_linear", ANY},
-    {"rope.scaling.type", ANY},
-    {"rope.scaling.factor", ANY},
-    {"rope.scaling.attn_factor", ANY},
-    {"rope.scaling.original_context_length", ANY},
-    {"rope.scaling.finetuned", ANY},
-    {"rope.scaling.yarn_ext_factor", ANY},
-    {"rope.scaling.yarn_beta_fast", ANY},
-    {"rope.scaling.yarn_beta_slow", ANY},
-    {"rope.scaling.yarn_attn_factor", UNSCALED},
-    {"rope.scaling.yarn_log_multiplier", ZERO},
-    {"expert_count", ZERO},
-    {"expert_used_count", ZERO},
-    {"use_parallel_residual", ZERO},
+    {"block_count", ANY, NULL},
+    {"context_length", ANY, NULL},
+    {"embedding_length", ANY, NULL},
+    {"feed_forward_length", ANY, NULL},
+    {"vocab_size", ANY, NULL},
+    {"attention.head_count", ANY, NULL},
+    {"attention.head_count_kv", ANY, NULL},
+    {"attention.key_length", ANY, NULL},
+    {"attention.value_length", ANY, NULL},
+    {"attention.layer_norm_rms_epsilon", ANY, NULL},
+    {"attention.scale", ANY, NULL},
+    {"attention.sliding_window", ANY, NULL},
+    {"attention.sliding_window_pattern", ANY, NULL},
+    {"attention.causal", TRUE, "attention to later tokens"},
+    {"attention.max_alibi_bias", ZERO, "ALiBi"},
+    {"attention.clamp_kqv", ZERO, "clipped queries, keys and values"},
+    {"attn_logit_softcapping", ANY, NULL},
+    {"final_logit_softcapping", ANY, NULL},
+    {"embedding_scale", ANY, NULL},
+    {"residual_scale", ANY, NULL},
+    {"logit_scale", ANY, NULL},
+    {"rope.dimension_count", ANY, NULL},
+    {"rope.freq_base", ANY, NULL},
+    {"rope.freq_base_swa", ANY, NULL},
+    {"rope.scale_linear", ANY, NULL},
+    {"rope.scaling.type", ANY, NULL},
+    {"rope.scaling.factor", ANY, NULL},
+    {"rope.scaling.attn_factor", ANY, NULL},
+    {"rope.scaling.original_context_length", ANY, NULL},
+    {"rope.scaling.finetuned", ANY, NULL},
+    {"rope.scaling.yarn_ext_factor", ANY, NULL},
+    {"rope.scaling.yarn_beta_fast", ANY, NULL},
+    {"rope.scaling.yarn_beta_slow", ANY, NULL},
+    {"rope.scaling.yarn_attn_factor", UNSCALED, "a length of vectors that YaRN does not give"},
+    {"rope.scaling.yarn_log_multiplier", ZERO, "a length of vectors that YaRN does not give"},
+    {"expert_count", ZERO, "mixtures of experts"},
+    {"expert_used_count", ZERO, "mixtures of experts"},
+    {"use_parallel_residual", ZERO, "parallel residuals"},
 };
 
 /* A number or boolean; false for other types. */
@@ -100,22 +102,18 @@ static bool obeys(const struct gguf *g, const char *key, enum rule rule)
     return false;
 }
 
-static bool is_allowed(const struct gguf *g, const char *key, const char *suffix)
+static enum status check_key(const struct gguf *g, const char *key, const char *suffix,
+                             struct reason *why)
 {
-    for (size_t i = 0; i < COUNT_OF(rules); i++)
-        if (strcmp(rules[i].suffix, suffix) == 0)
-            return obeys(g, key, rules[i].rule);
-    return false;
-}
-
-/* A copy for messages: what is not printable ASCII becomes '?'. */
-static void printable(struct gguf_string s, char *out, size_t size)
-{
-    size_t n = s.len < size - 1 ? s.len : size - 1;
-
-    for (size_t i = 0; i < n; i++)
-        out[i] = s.data[i] >= 0x20 && s.data[i] < 0x7F ? s.data[i] : '?';
-    out[n] = 0;
+    for (size_t i = 0; i < COUNT_OF(rules); i++) {
+        if (strcmp(rules[i].suffix, suffix) != 0)
+            continue;
+        if (obeys(g, key, rules[i].rule))
+            return ST_OK;
+        return fail_param(why, ST_UNSUPPORTED, key, "%s: %s: not supported", key, rules[i].what);
+    }
+    return fail_param(why, ST_UNSUPPORTED, key,
+                      "%.200s is no key that is known here: it may change what is computed", key);
 }
 
 void model_key(const struct arch *arch, const char *suffix, char key[MODEL_KEY_MAX])
@@ -130,7 +128,7 @@ static enum status refuse_architecture(struct gguf_string name, struct reason *w
     struct buf known;
     char text[64];
 
-    printable(name, text, sizeof text);
+    printable(name.data, name.len, text, sizeof text);
     buf_init(&known);
     arch_names(&known);
     s = fail_param(why, ST_UNSUPPORTED, key, "architecture %s is not supported; these are: %s",
@@ -167,9 +165,7 @@ enum status model_check_keys(const struct gguf *g, const struct arch **arch, str
         return s;
     len = strlen((*arch)->name);
     for (size_t i = 0; (key = gguf_key(g, i, &type)) != NULL; i++)
-        if (strncmp(key, (*arch)->name, len) == 0 && key[len] == '.' &&
-            !is_allowed(g, key, key + len + 1))
-            return fail_param(why, ST_UNSUPPORTED, key,
-                              "%.200s has a value that asks for something not supported", key);
-    return ST_OK;
+        if (strncmp(key, (*arch)->name, len) == 0 && key[len] == '.' && s == ST_OK)
+            s = check_key(g, key, key + len + 1, why);
+    return s;
 }

@@ -146,11 +146,17 @@ static void read_scales(struct shape_reader *r, struct model_shape *p)
 static void read_window(struct shape_reader *r, struct model_shape *p)
 {
     char key[MODEL_KEY_MAX];
+    uint32_t v;
 
+    p->window = r->arch->window;
     model_key(r->arch, "attention.sliding_window", key);
     if (r->status != ST_OK || !gguf_has(r->gguf, key))
         return;
-    if (!gguf_get_u32(r->gguf, key, &p->window) || p->window > CONTEXT_MAX)
+    if (!r->arch->windows && !(gguf_get_u32(r->gguf, key, &v) && v == 0))
+        r->status = fail_param(r->why, ST_UNSUPPORTED, key,
+                               "%s: models of architecture %s with windows are not supported", key,
+                               r->arch->name);
+    else if (!gguf_get_u32(r->gguf, key, &p->window) || p->window > CONTEXT_MAX)
         r->status =
             fail_param(r->why, ST_CORRUPT, key, "%s is not one number up to %u", key, CONTEXT_MAX);
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/printable.h"
 #include "base/reader.h"
 #include "base/size.h"
 #include "base/utf8.h"
@@ -33,16 +34,6 @@ struct parse {
     size_t data_bytes;
     struct reason *why;
 };
-
-/* A copy for messages: what is not printable ASCII becomes '?'. */
-static void printable(struct hf_span s, char *out, size_t size)
-{
-    size_t n = s.len < size - 1 ? s.len : size - 1;
-
-    for (size_t i = 0; i < n; i++)
-        out[i] = s.text[i] >= 0x20 && s.text[i] < 0x7F ? s.text[i] : '?';
-    out[n] = 0;
-}
 
 /* Where the header ends and the data begins. */
 static enum status read_length(struct parse *p, const uint8_t *bytes, size_t len)
@@ -154,7 +145,7 @@ static enum status read_dtype(struct parse *p, struct row *row, struct tensor *t
             return ST_OK;
         }
     }
-    printable(row->dtype, shown, sizeof shown);
+    printable(row->dtype.text, row->dtype.len, shown, sizeof shown);
     return fail(p->why, ST_UNSUPPORTED, "tensor %s has dtype %s; supported: F32, F16 and BF16",
                 t->name, shown);
 }
@@ -254,7 +245,7 @@ static enum status read_about(struct parse *p)
         while (hf_json_member(&p->json, &key) && hf_json_string(&p->json, &value)) {
             if (!hf_span_is(key, "format") || hf_span_is(value, "pt") || hf_span_is(value, "mlx"))
                 continue;
-            printable(value, shown, sizeof shown);
+            printable(value.text, value.len, shown, sizeof shown);
             return fail(p->why, ST_UNSUPPORTED, "weights in the format %s; only pt is supported",
                         shown);
         }

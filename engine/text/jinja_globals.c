@@ -118,7 +118,8 @@ static struct jval global_range(struct jinja *j, struct jval self, const struct 
     out->stop = part[1];
     out->step = part[2];
     for (int64_t i = 0; i < n; i++)
-        out->items[i] = jv_int(part[0] + i * part[2]);
+        /* In 128 bits, as in range_length: a step may take up half of int64. */
+        out->items[i] = jv_int((int64_t)(part[0] + (__int128)i * part[2]));
     return jv_seq(out);
 }
 

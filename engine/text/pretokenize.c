@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/printable.h"
 #include "engine/text/pretokenize_patterns.h"
-#include "engine/text/printable.h"
 
 struct pretokenizer {
     pcre2_code *stages[PRETOKENIZE_STAGES_MAX];

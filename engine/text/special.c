@@ -36,6 +36,25 @@ static const char *const eog_texts[] = {
     "<\uFF5Cend\u2581of\u2581sentence\uFF5C>", /* DeepSeek's, with full-width bars */
 };
 
+/* By which known models begin a turn, or name whose it is. */
+static const char *const turn_texts[] = {
+    "<|im_start|>",
+    "<start_of_turn>",
+    "<|start_header_id|>",
+    "<|end_header_id|>",
+    "<|start_of_role|>",
+    "<|end_of_role|>",
+    "<|system|>",
+    "<|user|>",
+    "<|assistant|>",
+    "<|start|>",
+    "<|START_OF_TURN_TOKEN|>",
+    "<\uFF5CUser\uFF5C>", /* DeepSeek's */
+    "<\uFF5CAssistant\uFF5C>",
+    "[INST]",
+    "[/INST]",
+};
+
 enum status special_id(const struct vocab *v, const struct gguf *g, const char *key, int32_t *out,
                        struct reason *why)
 {
@@ -73,6 +92,40 @@ enum status special_unknown(const struct vocab *v, const struct gguf *g, int32_t
     }
     if (s == ST_OK)
         *out = id;
+    return s;
+}
+
+static void protect(struct vocab *v, int32_t id)
+{
+    if (id != -1 && v->tokens[id].type == TOKEN_USER_DEFINED)
+        v->tokens[id].type = TOKEN_CONTROL;
+}
+
+static void protect_texts(struct vocab *v, const char *const *texts, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        protect(v, vocab_find(v, texts[i], strlen(texts[i])));
+}
+
+enum status special_protect(struct vocab *v, const struct gguf *g, struct reason *why)
+{
+    enum gguf_type type;
+    size_t n = 0;
+    int32_t id;
+    enum status s;
+
+    protect_texts(v, eog_texts, COUNT_OF(eog_texts));
+    protect_texts(v, turn_texts, COUNT_OF(turn_texts));
+    s = special_id(v, g, "tokenizer.ggml.bos_token_id", &id, why);
+    protect(v, id);
+    for (size_t i = 0; i < COUNT_OF(eog_keys) && s == ST_OK; i++) {
+        s = special_id(v, g, eog_keys[i], &id, why);
+        protect(v, id);
+    }
+    (void)gguf_array(g, eog_list_key, &type, &n);
+    for (size_t i = 0; i < n; i++)
+        if (gguf_array_i32(g, eog_list_key, i, &id) && id >= 0 && (uint32_t)id < v->n)
+            protect(v, id);
     return s;
 }
 

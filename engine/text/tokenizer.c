@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/printable.h"
 #include "base/size.h"
 #include "base/utf8.h"
 #include "engine/text/added.h"
-#include "engine/text/printable.h"
 #include "engine/text/special.h"
 #include "engine/text/text_model.h"
 #include "engine/text/vocab.h"
@@ -68,6 +68,9 @@ static enum status find_kind(const struct gguf *g, const struct kind **out, stru
     const char *key = "tokenizer.ggml.model";
     struct gguf_string name;
 
+    if (gguf_is_folder(g) && !gguf_has(g, key))
+        return fail_param(why, ST_NOT_FOUND, "tokenizer.json",
+                          "the folder has no tokenizer.json (a tokenizer.model alone is not read)");
     if (!gguf_get_string(g, key, &name))
         return fail_param(why, ST_CORRUPT, key, "the file has no tokenizer (%s)", key);
     for (size_t i = 0; i < COUNT_OF(kinds); i++) {
@@ -121,6 +124,8 @@ static enum status build(struct tokenizer *t, const struct gguf *g, struct reaso
     if (s != ST_OK || k == NULL)
         return s;
     s = vocab_init(&t->vocab, g, k->spelling, why);
+    if (s == ST_OK)
+        s = special_protect(&t->vocab, g, why);
     if (s == ST_OK)
         s = added_init(&t->added, &t->vocab, g, why);
     if (s == ST_OK)

@@ -1,11 +1,12 @@
 """The commands a person and a program use."""
 
 import json
+import shutil
 import subprocess
 
 import pytest
 
-from conftest import BIN, MODEL, SLOW
+from conftest import BIN, MODEL, ROOT, SLOW
 
 
 def run(*args, stdin=None, check=True):
@@ -38,6 +39,25 @@ def test_render(tmp_path):
     assert text.startswith("<|im_start|>system\n")
 
 
+def test_render_of_nothing_is_nothing(tmp_path):
+    (tmp_path / "m.json").write_text("[]")
+    (tmp_path / "t.jinja").write_text("{# nothing #}")
+    done = run("render", "--model", MODEL, "--template", tmp_path / "t.jinja", "--messages", tmp_path / "m.json")
+    assert done.stdout == done.stderr == ""
+
+
+@pytest.mark.parametrize("name", ["qwen3", "qwen3.gguf"])
+def test_every_command_takes_a_file_and_a_folder(name, tmp_path):
+    model = ROOT / "build/models" / name
+    f = tmp_path / "m.json"
+    f.write_text(json.dumps([{"role": "user", "content": "hi"}]))
+    assert json.loads(run("tokenize", "--model", model, stdin="hi<|im_end|>").stdout)["ids"][-1] == 315
+    assert run("render", "--model", model, "--messages", f).stdout.startswith("<|im_start|>user\nhi<|im_end|>")
+    assert json.loads(run("inspect", model, "--json").stdout)["architecture"] == "qwen3"
+    run("score", "--model", model, "--file", f)
+    run("generate", "--model", model, "--prompt", "hi", "--max-tokens", 2)
+
+
 def test_generate_is_repeatable_on_every_isa_it_has():
     args = ("generate", "--model", MODEL, "--prompt", "The capital of France is", "--max-tokens", 8, "--temperature", 0)
     assert " Paris" in run(*args).stdout
@@ -56,8 +76,49 @@ def test_score_names_each_token(tmp_path):
 
 def test_inspect():
     got = json.loads(run("inspect", MODEL, "--json").stdout)
-    assert "llama" in json.dumps(got) and "Q4_1" in json.dumps(got)
-    assert "llama" in run("inspect", MODEL).stdout
+    assert got["architecture"] == "llama" and got["format"] == "gguf" and got["files"] == 1
+    assert got["types"]["Q4_1"]["tensors"] == 210
+    assert got["file_bytes"] == MODEL.stat().st_size
+    text = run("inspect", MODEL).stdout
+    assert "llama" in text and "210 tensors" in text and "1 tensor," in text
+
+
+def test_inspect_knows_a_folder():
+    model = ROOT / "build/models/llama3-rope"
+    got = json.loads(run("inspect", model, "--json").stdout)
+    assert got["format"] == "folder" and got["gguf_version"] is None and got["files"] == 1
+    assert got["shape"]["rope_scaling"] == "llama3"
+    assert got["parameters"] * 4 < (model / "model.safetensors").stat().st_size
+    assert got["chat_template"]["fault"] is None
+    assert "Hugging Face folder, 1 file of" in run("inspect", model).stdout
+
+
+def test_inspect_states_the_memory_of_a_context():
+    got = [json.loads(run("inspect", MODEL, "--context", n, "--json").stdout)["memory"] for n in (1600, 3200)]
+    for mode, width in (("fast", 2), ("exact", 4)):
+        kv = [m[mode]["kv_bytes"] for m in got]
+        assert kv == [n * 2 * 30 * 3 * 64 * width for n in (1600, 3200)]
+        for m in got:
+            assert m[mode]["bytes"] == sum(v for k, v in m[mode].items() if k != "bytes")
+    assert got[0]["fast"]["repacked_bytes"] > 0 and got[0]["exact"]["repacked_bytes"] == 0
+    done = run("inspect", MODEL, "--context", 8193, check=False)
+    assert done.returncode == 1 and "8192" in done.stderr
+
+
+def test_inspect_says_when_a_template_is_refused(tmp_path):
+    model = tmp_path / "m"
+    shutil.copytree(ROOT / "build/models/qwen3", model)
+    (model / "chat_template.jinja").write_text("{% if %}")
+    assert "8 bytes, refused: " in run("inspect", model).stdout
+    assert json.loads(run("inspect", model, "--json").stdout)["chat_template"]["fault"]
+
+
+def test_inspect_prints_no_control_characters(tmp_path):
+    f = tmp_path / "m.gguf"
+    f.write_bytes((ROOT / "build/models/qwen3.gguf").read_bytes().replace(b"<|eos|>", b"<\x1b[2J\x07>"))
+    text = run("inspect", f).stdout
+    assert "<\\x1B[2J\\x07>" in text
+    assert all(c == "\n" or c.isprintable() for c in text)
 
 
 def test_check_config(tmp_path):

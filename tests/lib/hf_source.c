@@ -6,6 +6,7 @@ static const struct hf_source plain = {
     .normalizer = "null",
     .pre_tokenizer = HF_BYTES_GPT2,
     .post_processor = "null",
+    .decoder = "{\"type\":\"ByteLevel\"}",
     .added = "[]",
     .model = "{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}",
 };
@@ -34,11 +35,11 @@ enum status hf_source_translate(const struct hf_source *s, struct buf *out, stru
     buf_init(&text);
     buf_printf(&text,
                "{\"normalizer\":%s,\"pre_tokenizer\":%s,\"post_processor\":%s,\"added_tokens\":%s,"
-               "\"decoder\":{\"type\":\"ByteLevel\"},\"model\":%s}",
+               "\"decoder\":%s,\"model\":%s}",
                or_plain(s->normalizer, plain.normalizer),
                or_plain(s->pre_tokenizer, plain.pre_tokenizer),
                or_plain(s->post_processor, plain.post_processor), or_plain(s->added, plain.added),
-               or_plain(s->model, plain.model));
+               or_plain(s->decoder, plain.decoder), or_plain(s->model, plain.model));
     files.tokenizer = (struct hf_span){text.data, text.len};
     hf_meta_init(&m, "llama");
     status = hf_tokenizer_put(&files, HF_SOURCE_VOCAB, &m, why);

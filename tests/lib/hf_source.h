@@ -45,7 +45,7 @@
 /* Parts of tokenizer.json, and files beside it. NULL: a byte-level BPE of "a", "b" and "ab" with
  * GPT-2's pre-tokenizer, and no such file. */
 struct hf_source {
-    const char *normalizer, *pre_tokenizer, *post_processor, *added, *model;
+    const char *normalizer, *pre_tokenizer, *post_processor, *decoder, *added, *model;
     const char *config, *generation, *model_config, *template;
 };
 

@@ -366,6 +366,42 @@ static void revision_covers_all_files(void **state)
     hf_folder_dispose(&copy);
 }
 
+/* What a folder's owner has never seen is not left unexplained. */
+static void says_when_a_name_is_a_translation(void **state)
+{
+    struct reason why = {0};
+    struct model *m = NULL;
+    struct hf_folder f;
+
+    (void)state;
+    hf_folder_init(&f);
+    hf_tiny_llama_write(&f);
+    write_shard(&f, "model.safetensors", 0, 1, true);
+    assert_int_equal(model_open(f.path, &m, &why), ST_CORRUPT);
+    assert_non_null(strstr(why.text, "blk.1.attn_norm.weight"));
+    assert_non_null(strstr(why.text, "in GGUF's names"));
+    hf_folder_dispose(&f);
+}
+
+static void asks_for_the_tokenizer_by_its_file(void **state)
+{
+    struct reason why = {0};
+    struct tokenizer *t = NULL;
+    struct gguf *g = NULL;
+    struct hf_folder f;
+
+    (void)state;
+    hf_folder_init(&f);
+    hf_tiny_llama_write(&f);
+    hf_folder_text(&f, "tokenizer.model", "x");
+    assert_int_equal(unlink(hf_folder_file(&f, "tokenizer.json")), 0);
+    assert_int_equal(hf_open(f.path, &g, NULL), ST_OK);
+    assert_int_equal(tokenizer_new(g, &t, &why), ST_NOT_FOUND);
+    assert_non_null(strstr(why.text, "tokenizer.json"));
+    gguf_close(g);
+    hf_folder_dispose(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -381,6 +417,8 @@ int main(void)
         cmocka_unit_test(uses_the_embedding_where_they_are_tied),
         cmocka_unit_test(computes_the_tensors_of_llama3_scaling),
         cmocka_unit_test(revision_covers_all_files),
+        cmocka_unit_test(says_when_a_name_is_a_translation),
+        cmocka_unit_test(asks_for_the_tokenizer_by_its_file),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,6 +38,13 @@ static void refuses_what_it_does_not_compute(void **state)
           .model = MODEL("\"merges\":[],\"ignore_merges\":true")},
          ST_UNSUPPORTED,
          "ignore_merges true"},
+        {{.decoder = "{\"type\":\"CTC\"}"}, ST_UNSUPPORTED, "the decoder {\"type\":\"CTC\"}"},
+        {{.decoder = "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"},"
+                     "{\"type\":\"Strip\",\"content\":\"x\",\"start\":1,\"stop\":0}]}"},
+         ST_UNSUPPORTED,
+         "the decoder {\"content\":\"x\""},
+        {{.decoder = "{\"type\":\"WordPiece\",\"prefix\":\"@@\"}"}, ST_UNSUPPORTED, "the decoder"},
+        {{.decoder = "7"}, ST_CORRUPT, "the decoder"},
         {{.post_processor = "{\"type\":\"RobertaProcessing\"}"},
          ST_UNSUPPORTED,
          "RobertaProcessing"},

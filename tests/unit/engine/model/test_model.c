@@ -80,6 +80,7 @@ static void revision_tells_models_apart(void **state)
 /* What a test changes in an otherwise right file: a key more, a key left out or given another
  * value, a tensor more, left out or of another shape. */
 struct change {
+    const char *arch;        /* NULL: llama */
     const char *skip_key;    /* this shape key is left out */
     const char *key;         /* added... */
     float number;            /* ...as f32, ... */
@@ -97,24 +98,32 @@ static bool is(const char *a, const char *b)
     return a != NULL && strcmp(a, b) == 0;
 }
 
+static const char *arch_of(const struct change *c)
+{
+    return c->arch != NULL ? c->arch : "llama";
+}
+
 static void put_sizes(struct gguf_build *b, const struct change *c)
 {
     const struct {
-        const char *key;
+        const char *suffix;
         uint32_t value;
     } sizes[] = {
-        {"llama.block_count", 1},          {"llama.context_length", 64},
-        {"llama.embedding_length", 32},    {"llama.feed_forward_length", 32},
-        {"llama.attention.head_count", 4}, {"llama.attention.head_count_kv", 2},
+        {"block_count", 1},          {"context_length", 64},      {"embedding_length", 32},
+        {"feed_forward_length", 32}, {"attention.head_count", 4}, {"attention.head_count_kv", 2},
     };
+    char key[64];
 
-    for (size_t i = 0; i < COUNT_OF(sizes); i++)
-        if (!is(c->skip_key, sizes[i].key))
-            gguf_build_u32(b, sizes[i].key, sizes[i].value);
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        snprintf(key, sizeof key, "%s.%s", arch_of(c), sizes[i].suffix);
+        if (!is(c->skip_key, key))
+            gguf_build_u32(b, key, sizes[i].value);
+    }
     if (!is(c->skip_key, "general.architecture"))
-        gguf_build_string(b, "general.architecture", "llama");
-    if (!is(c->skip_key, "llama.attention.layer_norm_rms_epsilon"))
-        gguf_build_f32(b, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+        gguf_build_string(b, "general.architecture", arch_of(c));
+    snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", arch_of(c));
+    if (!is(c->skip_key, key))
+        gguf_build_f32(b, key, 1e-5f);
     if (c->text != NULL)
         gguf_build_string(b, c->key, c->text);
     else if (c->key != NULL)
@@ -143,6 +152,10 @@ static void put_tensors(struct gguf_build *b, const struct change *c)
 
         if (!is(c->skip_tensor, name))
             gguf_build_random(b, name, type, tensors[i].rows + extra, tensors[i].cols, 0, 1, &seed);
+    }
+    if (is(c->arch, "gemma2")) {
+        gguf_build_random(b, "blk.0.post_attention_norm.weight", TENSOR_F32, 0, 32, 0, 1, &seed);
+        gguf_build_random(b, "blk.0.post_ffw_norm.weight", TENSOR_F32, 0, 32, 0, 1, &seed);
     }
     if (c->tensor != NULL)
         gguf_build_random(b, c->tensor, TENSOR_F32, 0, 32, 0, 1, &seed);
@@ -191,11 +204,21 @@ static void refuses_by_name_what_it_would_compute_wrongly(void **state)
         {.key = "llama.new_mathematics",
          .number = 8,
          .want = ST_UNSUPPORTED,
-         .reason = "llama.new_mathematics"},
+         .reason = "llama.new_mathematics is no key that"},
         {.key = "llama.expert_count",
          .number = 8,
          .want = ST_UNSUPPORTED,
-         .reason = "llama.expert_count"},
+         .reason = "llama.expert_count: mixtures of experts"},
+        {.arch = "olmo2",
+         .key = "olmo2.attention.sliding_window",
+         .number = 16,
+         .want = ST_UNSUPPORTED,
+         .reason = "olmo2.attention.sliding_window"},
+        {.arch = "granite",
+         .key = "granite.attention.sliding_window",
+         .number = 16,
+         .want = ST_UNSUPPORTED,
+         .reason = "granite.attention.sliding_window"},
         {.key = "llama.attention.sliding_window",
          .number = 4096.5f,
          .want = ST_CORRUPT,
@@ -273,6 +296,22 @@ static void accepts_features_that_are_turned_off(void **state)
     }
 }
 
+/* Gemma 2's first files leave out their window, and the references' default has always been its own
+ * 4096: without it long contexts would be another model's. */
+static void knows_the_window_of_gemma2(void **state)
+{
+    const struct change silent = {.arch = "gemma2"};
+    struct model *m = NULL;
+    struct buf file;
+
+    (void)state;
+    assert_int_equal(open_changed(&silent, &m, NULL, &file), ST_OK);
+    assert_int_equal(m->shape.window, 4096);
+    assert_true(m->layers[0].windowed);
+    model_close(m);
+    buf_dispose(&file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -280,6 +319,7 @@ int main(void)
         cmocka_unit_test(revision_tells_models_apart),
         cmocka_unit_test(refuses_by_name_what_it_would_compute_wrongly),
         cmocka_unit_test(accepts_features_that_are_turned_off),
+        cmocka_unit_test(knows_the_window_of_gemma2),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -235,6 +235,18 @@ static void loops_meet_the_bound_on_steps(void **state)
         ST_TIMEOUT, "steps");
 }
 
+/* Over all of int64: the items are in it, some slices' bounds are not. */
+static void ranges_reach_the_ends_of_the_integers(void **state)
+{
+    (void)state;
+    expect_values(
+        "{{ range(-9223372036854775807, 9223372036854775807, 4611686018427387904)|list }}", "",
+        "[-9223372036854775807, -4611686018427387903, 1, 4611686018427387905]");
+    expect_failure(
+        "{{ range(-9223372036854775807, 9223372036854775807, 4611686018427387904)[::9] }}",
+        ST_INVALID, "64 bits");
+}
+
 static void memory_and_output_are_bounded(void **state)
 {
     (void)state;
@@ -390,6 +402,7 @@ int main(void)
         cmocka_unit_test(a_failure_does_not_repeat_what_the_user_wrote),
         cmocka_unit_test(recursion_of_macros_meets_the_bound),
         cmocka_unit_test(loops_meet_the_bound_on_steps),
+        cmocka_unit_test(ranges_reach_the_ends_of_the_integers),
         cmocka_unit_test(memory_and_output_are_bounded),
         cmocka_unit_test(output_stops_at_the_callers_limit),
         cmocka_unit_test(deep_nesting_is_refused_not_recursed_into),

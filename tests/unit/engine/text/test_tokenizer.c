@@ -337,6 +337,33 @@ static void put_small(struct gguf_build *b, const struct small *c)
     gguf_build_u32(b, "tokenizer.ggml.eos_token_id", c->eos);
 }
 
+/* Files list them as added tokens like any other; a user who writes one gets its characters. */
+static void takes_marks_of_turns_for_control_tokens(void **state)
+{
+    static const struct small file = {
+        .kind = "gpt2",
+        .pre = "gpt-2",
+        .tokens = {"q", "<start_of_turn>", "<end_of_turn>", "<\uFF5CUser\uFF5C>", "<u>", "<end>"},
+        .types = {1, 4, 4, 4, 4, 4},
+        .eos = 5};
+    const char *text = "q<start_of_turn>q<end_of_turn>q<\uFF5CUser\uFF5C>q<u>q<end>q";
+    struct text_span whole = {text, strlen(text), true};
+    struct gguf_build b;
+    struct fixture f;
+
+    (void)state;
+    gguf_build_init(&b);
+    put_small(&b, &file);
+    assert_int_equal(open_built(&f, &b, NULL), ST_OK);
+    gguf_build_dispose(&b);
+    EXPECT(f.tokenizer, &whole, 1, false, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0);
+    whole.control = false;
+    EXPECT(f.tokenizer, &whole, 1, false, 0, 0, 0, 0, 4, 0, 0);
+    assert_true(tokenizer_is_eog(f.tokenizer, 2));
+    assert_false(tokenizer_is_eog(f.tokenizer, 1));
+    close_fixture(&f);
+}
+
 /* The right one, but for its merges. */
 #define SMALL                                                                                      \
     .kind = "gpt2", .pre = "gpt-2", .tokens = {"a", "b", "ab", "<x>"}, .types = {1, 1, 1, 3}
@@ -425,6 +452,7 @@ int main(void)
         cmocka_unit_test(brings_text_into_normal_form),
         cmocka_unit_test(gives_bytes_of_tokens),
         cmocka_unit_test(knows_what_ends_a_generation),
+        cmocka_unit_test(takes_marks_of_turns_for_control_tokens),
         cmocka_unit_test(refuses_broken_vocabularies),
         cmocka_unit_test(leaves_out_bytes_that_the_vocabulary_lacks),
     };

@@ -1,6 +1,6 @@
-/* Names from a file in messages for people. */
-#ifndef ENGINE_TEXT_PRINTABLE_H
-#define ENGINE_TEXT_PRINTABLE_H
+/* Names from outside (a file, a peer) in messages for people: nothing that steers a terminal. */
+#ifndef BASE_PRINTABLE_H
+#define BASE_PRINTABLE_H
 
 #include <stddef.h>
 
@@ -10,7 +10,7 @@ static inline void printable(const char *s, size_t len, char *out, size_t cap)
     size_t n = len < cap - 1 ? len : cap - 1;
 
     for (size_t i = 0; i < n; i++)
-        out[i] = s[i] > 0x20 && s[i] < 0x7F ? s[i] : '?';
+        out[i] = s[i] >= 0x20 && s[i] < 0x7F ? s[i] : '?';
     out[n] = 0;
 }
 

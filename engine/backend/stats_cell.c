@@ -52,6 +52,9 @@ void stats_cell_update(struct stats_cell *c, const struct engine_stats *s, int64
     c->last.prompt_tokens = s->prompt_tokens;
     c->last.output_tokens = s->output_tokens;
     c->last.preemptions = s->preemptions;
+    c->last.prefix_query_tokens = s->prefix_query_tokens;
+    c->last.prefix_hit_tokens = s->prefix_hit_tokens;
+    c->last.not_finite = s->not_finite;
     c->last.rows_max = s->rows_max;
     c->last.last_step_age_ms = s->last_step_age_ms;
     pthread_mutex_unlock(&c->lock);

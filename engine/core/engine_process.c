@@ -70,7 +70,9 @@ static enum status open_scheduler(struct engine_process *p)
     const struct scheduler_config cfg = scheduler_config(p);
     enum status s;
 
-    jobs_init(&p->jobs, p->tokenizer);
+    s = jobs_init(&p->jobs, p->tokenizer);
+    if (s != ST_OK)
+        return s;
     s = scheduler_new(&cfg, &jobs_events, &p->jobs, &p->scheduler);
     if (s != ST_OK)
         return s;

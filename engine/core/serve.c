@@ -186,6 +186,9 @@ static struct wire_stats collect(const struct engine_process *p)
                                .prompt_tokens = s.prompt_tokens,
                                .output_tokens = s.output_tokens,
                                .preemptions = s.preemptions,
+                               .prefix_query_tokens = s.prefix_query_tokens,
+                               .prefix_hit_tokens = s.prefix_hit_tokens,
+                               .not_finite = s.not_finite,
                                .last_step_age_ms =
                                    has_work ? (now_us() - p->last_progress_us) / 1000 : -1};
 }
@@ -310,6 +313,7 @@ static void step(struct engine_process *p)
     scheduler_stats(p->scheduler, &s);
     p->jobs.step = s.steps;
     p->is_busy = stepper_turn(&p->stepper);
+    jobs_settle(&p->jobs, now_us());
     if (p->is_busy)
         p->last_progress_us = now_us();
 }

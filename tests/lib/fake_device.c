@@ -200,10 +200,11 @@ static void sample(struct fake_device *f, const struct fake_ticket *t, uint32_t 
         assert(f->gathered[p] != UNWRITTEN);
     }
     out->row = r;
-    out->id =
-        fake_device_pick(f->gathered, row->position + 1, s->seed, q->output_index, f->n_vocab);
+    out->id = fake_device_pick(f->gathered, row->position + 1, s->seed + s->choice, q->output_index,
+                               f->n_vocab);
     t->ids[r] = out->id;
     out->status = s->seed != 0 && s->seed == fake_device_script.nan_seed &&
+                          s->choice == fake_device_script.nan_choice &&
                           q->output_index >= fake_device_script.nan_after
                       ? ST_INTERNAL
                       : ST_OK;

@@ -19,7 +19,7 @@ struct fake_device_script {
     uint64_t fail_complete_every; /* every n-th completed step fails; 0: never */
     uint64_t fail_submit_every;
     uint64_t nan_seed; /* sequences with this seed get NaN after nan_after outputs; 0: none */
-    uint32_t nan_after;
+    uint32_t nan_after, nan_choice; /* of that choice index alone */
     /* Called in complete, before a step is worked on: where a test acts in the middle of a job. */
     void (*on_step)(void *arg, const struct device_step *step);
     void *arg;
@@ -27,7 +27,8 @@ struct fake_device_script {
 extern struct fake_device_script fake_device_script;
 extern const struct device_ops fake_device_ops;
 
-/* What a sequence samples at output_index after `tokens`. */
+/* What a sequence samples at output_index after `tokens`. seed: the request's, and the choice index
+ * added to it. */
 int32_t fake_device_pick(const int32_t *tokens, uint32_t n, uint64_t seed, uint32_t output_index,
                          uint32_t n_vocab);
 /* How often a row named a ticket instead of a literal id. */

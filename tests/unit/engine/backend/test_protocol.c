@@ -40,6 +40,7 @@ static void put_submit(struct buf *b, uint64_t job)
     wire_put_submit(b, &(struct wire_submit){.job = job,
                                              .weight = 1000,
                                              .max_tokens = 400,
+                                             .n_choices = 1,
                                              .sampling = {.top_p = 1.0f},
                                              .ignore_eos = true,
                                              .n_prompt = COUNT_OF(prompt),

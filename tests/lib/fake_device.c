@@ -49,6 +49,11 @@ int32_t fake_device_pick(const int32_t *tokens, uint32_t n, uint64_t seed, uint3
     return (int32_t)(h % n_vocab);
 }
 
+float fake_device_logprob(int32_t id)
+{
+    return -(float)(id + 1) / 16;
+}
+
 uint64_t fake_device_ticket_rows(const struct device *d)
 {
     return ((const struct fake_device *)d)->ticket_rows;
@@ -188,8 +193,20 @@ static int32_t input_id(struct fake_device *f, const struct fake_ticket *t,
     return earlier->ids[row->id];
 }
 
+static void fill_logprobs(const struct sampling *s, struct step_result *out,
+                          struct token_logprob *tops)
+{
+    if (!s->want_logprobs && !s->want_prompt_logprobs)
+        return;
+    out->logprob = fake_device_logprob(out->id);
+    out->n_tops = s->top_logprobs;
+    for (uint32_t i = 0; i < s->top_logprobs; i++)
+        tops[i] =
+            (struct token_logprob){.id = (int32_t)i, .logprob = fake_device_logprob((int32_t)i)};
+}
+
 static void sample(struct fake_device *f, const struct fake_ticket *t, uint32_t r,
-                   struct step_result *out)
+                   struct step_result *out, struct token_logprob *tops)
 {
     const struct step_row *row = &t->step->rows[r];
     const struct step_sequence *q = &t->step->sequences[row->sequence];
@@ -208,6 +225,7 @@ static void sample(struct fake_device *f, const struct fake_ticket *t, uint32_t 
                           q->output_index >= fake_device_script.nan_after
                       ? ST_INTERNAL
                       : ST_OK;
+    fill_logprobs(s, out, tops);
 }
 
 static enum status fake_complete(struct device *d, uint64_t ticket, struct step_output *out)
@@ -226,8 +244,10 @@ static enum status fake_complete(struct device *d, uint64_t ticket, struct step_
 
         assert(row->position < f->cfg.max_context);
         *kv_at(f, t->step, row->sequence, row->position) = input_id(f, t, row);
-        if (row->want == ROW_SAMPLE)
-            sample(f, t, r, &out->results[out->n++]);
+        if (row->want == ROW_SAMPLE) {
+            sample(f, t, r, &out->results[out->n], out->tops + (size_t)out->n * TOP_LOGPROBS_MAX);
+            out->n++;
+        }
     }
     return fake_device_script.fail_complete_every != 0 &&
                    ticket % fake_device_script.fail_complete_every == 0

@@ -31,6 +31,8 @@ extern const struct device_ops fake_device_ops;
  * added to it. */
 int32_t fake_device_pick(const int32_t *tokens, uint32_t n, uint64_t seed, uint32_t output_index,
                          uint32_t n_vocab);
+/* Log-probability of an id, whatever came before; the top ones are the lowest ids. */
+float fake_device_logprob(int32_t id);
 /* How often a row named a ticket instead of a literal id. */
 uint64_t fake_device_ticket_rows(const struct device *d);
 

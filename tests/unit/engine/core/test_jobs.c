@@ -47,8 +47,10 @@ struct rig {
     /* What the gateway heard. */
     struct buf in;
     struct heard heard[CHOICES];
-    uint32_t n_finals, prompt_tokens, output_tokens, n_prompt_samples;
-    int32_t prompt_ids[MAX_ROWS];
+    uint32_t n_finals, prompt_tokens, output_tokens, n_steps;
+    size_t longest_frame;
+    uint32_t n_prompt_samples;
+    int32_t prompt_ids[MAX_ROWS]; /* of the first of them */
     struct wire_final end;
 };
 
@@ -168,7 +170,9 @@ static void hear_samples(struct rig *r, const struct wire_step_entry *e)
         assert_true(t->logprob == -(float)t->id);
         assert_true(t->n_tops == 1 && t->tops[0].id == t->id + 1);
         if (e->is_prompt) {
-            r->prompt_ids[r->n_prompt_samples++] = t->id;
+            if (r->n_prompt_samples < MAX_ROWS)
+                r->prompt_ids[r->n_prompt_samples] = t->id;
+            r->n_prompt_samples++;
             continue;
         }
         buf_append(&h->spelled, piece, len);
@@ -205,6 +209,8 @@ static void hear_frame(struct rig *r, const struct wire_frame *f)
         return;
     }
     assert_int_equal(f->type, WIRE_STEP);
+    r->n_steps++;
+    r->longest_frame = f->len > r->longest_frame ? f->len : r->longest_frame;
     buf_init(&scratch);
     assert_int_equal(wire_get_step(f, &scratch, &step), ST_OK);
     while (wire_step_next(&step, &e))
@@ -781,6 +787,28 @@ static void test_scores_of_the_prompt_come_once_and_of_the_first_choice(void **s
     rig_close(&r);
 }
 
+static void test_a_step_with_many_samples_comes_in_several_frames(void **state)
+{
+    const struct token_logprob top = {6, -9.0f};
+    const struct token_sample t = {5, -5.0f, &top, 1};
+    struct wire_submit v = request(1, 4);
+    struct rig r;
+
+    (void)state;
+    rig_open(&r, 8, 8);
+    v.sampling.want_prompt_logprobs = true;
+    submit(&r, &v);
+    for (uint32_t i = 1; i <= 20000; i++)
+        jobs_events.on_score(&r.jobs, &r.conn.jobs->choices[0].sequence, i, &t);
+    listen_to_engine(&r);
+    assert_int_equal(r.n_prompt_samples, 20000);
+    assert_true(r.n_steps > 1);
+    assert_true(r.longest_frame < (size_t)300 << 10);
+    cancel(&r, 1);
+    listen_to_engine(&r);
+    rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -806,6 +834,7 @@ int main(void)
         cmocka_unit_test(test_tokens_without_text_have_no_sample),
         cmocka_unit_test(test_the_longest_stop_string_holds_back_no_more_than_the_queue_holds),
         cmocka_unit_test(test_scores_of_the_prompt_come_once_and_of_the_first_choice),
+        cmocka_unit_test(test_a_step_with_many_samples_comes_in_several_frames),
     };
 
     log_init("test", LOG_ERROR + 1); /* refusals are on purpose here */

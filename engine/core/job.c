@@ -6,6 +6,7 @@
 _Static_assert(WIRE_STOPS_MAX == STOP_STRINGS_MAX, "the wire carries what the detokenizer takes");
 _Static_assert(WIRE_STOP_BYTES_MAX == STOP_STRING_BYTES_MAX, "as above");
 _Static_assert(DETOK_HELD_BYTES_MAX < WIRE_ENTRY_TOKENS_MAX, "an entry has room for all of them");
+_Static_assert(ENGINE_SALT_BYTES == CACHE_HASH_BYTES, "a salt travels as it is hashed");
 _Static_assert(ENGINE_PRIORITIES == PRIORITY_CLASSES, "the scheduler's classes are the API's");
 
 /* ---- memory ---- */
@@ -59,6 +60,7 @@ static void init_sequence(struct job *job, const struct job_template *t,
             choice == 0 && v->queue_max_ms > 0 ? t->now_us + (int64_t)v->queue_max_ms * 1000 : 0,
         .max_tokens = v->max_tokens,
         .sampling = sampling_of(job, t->model_ends, v, choice),
+        .cache = &job->cache,
         .leader = choice == 0 ? NULL : first,
         .held = t->held,
     };
@@ -104,6 +106,8 @@ enum status job_new(const struct job_template *t, const struct wire_submit *v, s
     job->ignore_eos = v->ignore_eos;
     job->n_choices = v->n_choices;
     job->n_references = 1;
+    job->cache = *t->cache;
+    memcpy(job->cache.salt, v->salt, sizeof job->cache.salt);
     s = copy_lists(job, t->model_ends, v);
     for (uint32_t i = 0; s == ST_OK && i < v->n_choices; i++)
         s = init_choice(job, t, v, i);

@@ -9,6 +9,7 @@
 #include "base/id.h"
 #include "base/size.h"
 #include "base/status.h"
+#include "engine/core/cache_key.h"
 #include "engine/core/logprob_queue.h"
 #include "engine/core/sequence.h"
 #include "engine/text/detok.h"
@@ -32,6 +33,7 @@ struct job {
     struct job *next_failed; /* of jobs.failed */
     uint64_t id;
     struct id request;
+    struct cache_domain cache; /* of the KV pages of all choices */
     bool ignore_eos;
     int32_t *end_ids;        /* stop ids, then the model's own unless they are ignored */
     uint32_t n_stop_ids;     /* the first of end_ids */
@@ -51,6 +53,7 @@ struct job {
 struct job_template {
     const struct tokenizer *tokenizer;
     const struct token_ids *model_ends; /* its end-of-generation ids */
+    const struct cache_domain *cache;   /* all but the salt, which the frame has */
     int64_t now_us;
     bool held;
 };

@@ -23,10 +23,11 @@ static enum status find_model_ends(struct jobs *j)
     return ST_OK;
 }
 
-enum status jobs_init(struct jobs *j, const struct tokenizer *t)
+enum status jobs_init(struct jobs *j, const struct tokenizer *t, const struct cache_domain *cache)
 {
     memset(j, 0, sizeof *j);
     j->tokenizer = t;
+    j->cache = *cache;
     return find_model_ends(j);
 }
 
@@ -277,6 +278,7 @@ static enum status start(struct jobs *j, struct conn *c, const struct wire_submi
 {
     const struct job_template t = {.tokenizer = j->tokenizer,
                                    .model_ends = &j->model_ends,
+                                   .cache = &j->cache,
                                    .now_us = now_us,
                                    .held = c->starved};
     struct job *job;

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "engine/core/cache_key.h"
 #include "engine/core/conn.h"
 #include "engine/core/scheduler.h"
 #include "engine/text/tokenizer.h"
@@ -20,6 +21,7 @@ struct jobs {
     struct scheduler *scheduler; /* borrowed, as the next */
     const struct tokenizer *tokenizer;
     struct token_ids model_ends; /* the tokenizer's end-of-generation ids */
+    struct cache_domain cache;   /* of the engine's KV pages; each job has its own salt */
     uint64_t step;               /* of the STEP frames being built */
     uint32_t n;                  /* jobs whose memory is still in use */
     bool draining;               /* new ones are refused */
@@ -32,9 +34,11 @@ struct jobs {
 /* For scheduler_new, with a struct jobs as arg. */
 extern const struct scheduler_events jobs_events;
 
-/* The scheduler is set by the caller, since it is made with the jobs as its arg. ST_NO_MEMORY;
+/* cache: what this engine's KV pages depend on, without a salt; its revision outlives the jobs. The
+ * scheduler is set by the caller, since it is made with the jobs as its arg. ST_NO_MEMORY;
  * jobs_dispose is right also then. */
-MUST_CHECK enum status jobs_init(struct jobs *j, const struct tokenizer *t);
+MUST_CHECK enum status jobs_init(struct jobs *j, const struct tokenizer *t,
+                                 const struct cache_domain *cache);
 void jobs_dispose(struct jobs *j);
 
 /* Frames of a greeted connection. ST_CORRUPT: it broke the protocol. What is wrong with one job

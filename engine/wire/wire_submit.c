@@ -1,5 +1,11 @@
 /* SUBMIT: what a job is. The only frame whose values a client has a say in, so one function judges
- * them, for the side that writes and for the side that reads. */
+ * them, for the side that writes and for the side that reads.
+ *
+ *   job u64, request 16 bytes, tenant u64, project u64, weight u32, priority u8, queue_max_ms u32,
+ *   salt 32 bytes, max_tokens u32, n_choices u8, flags u8,
+ *   temperature f32, top_p f32, top_k u32, min_p f32, repetition f32, frequency f32, presence f32,
+ *   min_tokens u32, seed u64, top_logprobs u8, n_bias u32, each: id u32, bias f32,
+ *   n_stop_ids u32, each: id u32, n_stops u8, each: length u16, text, n_prompt u32, each: id u32 */
 #include "engine/wire/wire.h"
 
 #include <assert.h>

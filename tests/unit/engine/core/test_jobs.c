@@ -86,11 +86,12 @@ static void rig_open(struct rig *r, uint32_t max_sequences, uint32_t queue_max)
                                          .n_pages = 128,
                                          .queue_max = queue_max,
                                          .depth = 1};
+    const struct cache_domain cache = {.revision = "r1", .mode = DEVICE_EXACT, .kv_type = 3};
 
     memset(r, 0, sizeof *r);
     open_tokenizer(r);
     open_conn(r);
-    assert_int_equal(jobs_init(&r->jobs, r->tokenizer), ST_OK);
+    assert_int_equal(jobs_init(&r->jobs, r->tokenizer, &cache), ST_OK);
     assert_int_equal(scheduler_new(&cfg, &jobs_events, &r->jobs, &r->scheduler), ST_OK);
     r->jobs.scheduler = r->scheduler;
     r->now_us = 1000;
@@ -601,6 +602,26 @@ static void test_the_deadline_in_the_queue_is_the_first_choices(void **state)
     rig_close(&r);
 }
 
+static void test_pages_are_of_the_salt_in_the_frame_and_of_this_engine(void **state)
+{
+    struct wire_submit v = request(2, 1);
+    const struct cache_domain *first, *second;
+    struct rig r;
+
+    (void)state;
+    rig_open(&r, 8, 8);
+    memset(v.salt, 0xA5, sizeof v.salt);
+    submit(&r, &v);
+    first = r.conn.jobs->choices[0].sequence.cache;
+    second = r.conn.jobs->choices[1].sequence.cache;
+    assert_ptr_equal(first, second);
+    assert_memory_equal(first->salt, v.salt, sizeof v.salt);
+    assert_string_equal(first->revision, "r1");
+    assert_true(first->mode == DEVICE_EXACT && first->kv_type == 3 && !first->has_adapter);
+    run(&r);
+    rig_close(&r);
+}
+
 /* ---- log-probabilities ---- */
 
 static struct wire_submit with_logprobs(uint32_t max_tokens, const char *stop)
@@ -825,6 +846,7 @@ int main(void)
         cmocka_unit_test(test_stop_strings_are_not_looked_for_before_min_tokens),
         cmocka_unit_test(test_what_min_tokens_forbids_is_every_id_that_would_end_the_choice),
         cmocka_unit_test(test_the_deadline_in_the_queue_is_the_first_choices),
+        cmocka_unit_test(test_pages_are_of_the_salt_in_the_frame_and_of_this_engine),
         cmocka_unit_test(test_samples_wait_for_a_stop_string_that_does_not_come),
         cmocka_unit_test(test_no_sample_comes_of_a_token_that_a_stop_string_cut_off),
         cmocka_unit_test(test_a_token_that_a_stop_string_cuts_in_two_has_no_sample),

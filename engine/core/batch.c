@@ -1,236 +1,290 @@
-/* Builds the next step in two passes: `plan` gives rows and pages to sequences, oldest first, and
- * may preempt younger ones that have none yet; `emit` writes down what was planned. */
-#include "engine/core/scheduler_state.h"
-
+/* Builds the next step in two passes: planning gives rows to sequences, and may admit and preempt;
+ * emitting writes down what was planned.
+ *
+ * Decodes come first, a row each. What they leave of the step's predicted time is for prompts: half
+ * to the shortest, the rest to the first in fair order and those after it. */
 #include <assert.h>
 
-static bool is_runnable(const struct sequence *q)
+#include "engine/core/scheduler_state.h"
+
+/* Rows of a prompt that a step takes however long it is: otherwise a batch of slow decodes would
+ * keep every prompt out. One page. */
+#define CHUNK_MIN KV_PAGE_TOKENS
+
+/* Admissions ahead of what is left over, for one who is first and one who is shortest. */
+#define URGENT_MAX 2
+
+static uint64_t step_ns(const struct scheduler *s)
 {
-    return !q->held && sequence_rows_left(q) > 0;
+    return s->cfg.step_us > 0 ? (uint64_t)s->cfg.step_us * 1000 : INT64_MAX;
 }
 
-/* The youngest held sequence, else the youngest that is younger than q. Ended ones are in no list.
- */
-static struct sequence *pick_victim(struct scheduler *s, const struct sequence *q)
+static void spend(struct scheduler *s, const struct sequence *q, uint32_t n_rows, bool has_logits)
 {
-    for (struct sequence *v = s->running.prev; v != &s->running; v = v->prev)
-        if (v->held && v != q)
-            return v;
-    return s->running.prev != &s->running && s->running.prev->age > q->age ? s->running.prev : NULL;
+    const struct cost *c = &s->cfg.cost;
+
+    s->budget.ns -=
+        (int64_t)(cost_rows_ns(c, q->n_computed, n_rows) + (has_logits ? c->logits_ns : 0));
 }
 
-/* Frees pages until `n` are free. False: not now. */
-static bool make_room(struct scheduler *s, const struct sequence *q, uint32_t n)
-{
-    while (s->pages.n_free < n) {
-        struct sequence *victim = pick_victim(s, q);
+/* ---- decodes ---- */
 
-        if (victim == NULL)
+/* A row for one that has a single one left. False: it needs a page and can't have one now. */
+static bool plan_decode(struct scheduler *s, struct sequence *q)
+{
+    if (q->n_computed == q->n_pages * KV_PAGE_TOKENS) {
+        if (!room_to_grow(s, q))
             return false;
-        if (s->n_steps > 0) {
-            s->drain = true;
-            return false;
-        }
-        scheduler_preempt(s, victim);
+        scheduler_take_pages(s, q, 1);
+    }
+    q->n_planned = 1;
+    spend(s, q, 1, true);
+    return true;
+}
+
+static void plan_decodes(struct scheduler *s)
+{
+    for (struct sequence *q = s->running.first; q != NULL; q = q->next)
+        q->n_planned = 0;
+    for (struct sequence *q = s->running.first; q != NULL; q = q->next)
+        if (!q->held && sequence_is_decoding(q))
+            (void)plan_decode(s, q);
+}
+
+/* ---- prompts ---- */
+
+/* Its tokens are not all computed, and it has no rows in this step yet. */
+static bool is_prefilling(const struct sequence *q)
+{
+    return !q->held && q->n_planned == 0 && sequence_rows_left(q) > 1;
+}
+
+static bool is_before(const struct sequence *a, const struct sequence *b)
+{
+    int order;
+
+    if (a->level != b->level)
+        return a->level < b->level;
+    order = fair_compare(a->project_node, b->project_node);
+    return order != 0 ? order < 0 : a->age < b->age;
+}
+
+static struct sequence *first_prompt(const struct scheduler *s)
+{
+    struct sequence *first = NULL;
+
+    for (struct sequence *q = s->running.first; q != NULL; q = q->next)
+        if (is_prefilling(q) && (first == NULL || is_before(q, first)))
+            first = q;
+    return first;
+}
+
+static struct sequence *shortest_prompt(const struct scheduler *s)
+{
+    struct sequence *best = NULL;
+
+    for (struct sequence *q = s->running.first; q != NULL; q = q->next)
+        if (is_prefilling(q) && (best == NULL || sequence_rows_left(q) < sequence_rows_left(best)))
+            best = q;
+    return best;
+}
+
+/* As many rows as `rows` and `ns` allow; `at_least` so many, where the rows are there. */
+static void plan_chunk(struct scheduler *s, struct sequence *q, uint32_t rows, int64_t ns,
+                       uint32_t at_least)
+{
+    uint32_t left = sequence_rows_left(q), most = left < rows ? left : rows, n;
+
+    n = ns > 0 ? cost_rows_in(&s->cfg.cost, q->n_computed, most, (uint64_t)ns) : 0;
+    if (n < at_least)
+        n = most < at_least ? most : at_least;
+    if (n == 0)
+        return;
+    q->n_planned = n;
+    s->budget.rows -= n;
+    s->budget.has_prefill = true;
+    spend(s, q, n, n == left);
+}
+
+static bool has_budget(const struct scheduler *s)
+{
+    return s->budget.rows > 0 && (s->budget.ns > 0 || !s->budget.has_prefill);
+}
+
+/* With the last prompt row of the budget, so that one-row prompts are bounded by it as well. */
+static bool admit_and_plan(struct scheduler *s, struct sequence *q, bool plan_all, int64_t now_us)
+{
+    if (!admit(s, q, now_us))
+        return false;
+    if (sequence_is_decoding(q)) {
+        if (plan_decode(s, q))
+            s->budget.rows--;
+        s->budget.has_prefill = true;
+    } else if (plan_all) {
+        plan_chunk(s, q, s->budget.rows, s->budget.ns, s->budget.has_prefill ? 0 : CHUNK_MIN);
     }
     return true;
 }
 
-/* Rows of q, at most `most`, for which pages are there or can be had; takes the pages. A longer
- * chunk is not worth a preemption, its first row is. */
-static uint32_t plan_rows(struct scheduler *s, struct sequence *q, uint32_t most)
+/* One that would come before those who already share the budget doesn't wait for what is left. */
+static void admit_urgent(struct scheduler *s, int64_t now_us)
 {
-    uint32_t end = q->n_computed + most, covered = q->n_pages * KV_PAGE_TOKENS, missing;
+    for (uint32_t i = 0; i < URGENT_MAX && s->budget.rows > 0; i++) {
+        struct sequence *first = first_prompt(s), *shortest = shortest_prompt(s);
+        struct sequence *q = first != NULL ? admit_candidate(s, now_us) : NULL;
 
-    if (covered > q->n_computed || s->pages.n_free > 0) {
-        uint64_t possible = (uint64_t)covered + (uint64_t)s->pages.n_free * KV_PAGE_TOKENS;
-
-        end = possible < end ? (uint32_t)possible : end;
-    } else {
-        if (!make_room(s, q, 1))
-            return 0;
-        covered += KV_PAGE_TOKENS;
-        end = end < covered ? end : covered;
-    }
-    missing = sequence_pages_for(end);
-    missing = missing > q->n_pages ? missing - q->n_pages : 0;
-    if (!pages_take(&s->pages, missing, q->pages + q->n_pages))
-        assert(!"the pages were counted");
-    q->n_pages += missing;
-    return end - q->n_computed;
-}
-
-static void plan(struct scheduler *s, struct sequence *q, uint32_t *budget)
-{
-    uint32_t left = sequence_rows_left(q);
-
-    q->n_planned = 0;
-    if (!is_runnable(q))
-        return;
-    if (left == 1) { /* a decode, or as cheap as one: every sequence may have it */
-        q->n_planned = plan_rows(s, q, 1);
-        return;
-    }
-    if (*budget == 0)
-        return;
-    q->n_planned = plan_rows(s, q, left < *budget ? left : *budget);
-    *budget -= q->n_planned;
-}
-
-static void plan_running(struct scheduler *s, uint32_t *budget)
-{
-    /* Victims are younger or held: they leave the list behind q, or in front of it without rows. */
-    for (struct sequence *q = s->running.next; q != &s->running; q = q->next)
-        plan(s, q, budget);
-}
-
-/* ---- admission ---- */
-
-static struct sequence *first_unheld(struct sequence *head)
-{
-    struct sequence *q = head->next;
-
-    while (q != head && q->held)
-        q = q->next;
-    return q != head ? q : NULL;
-}
-
-/* Preempted ones come first: they are older than all that wait. */
-static struct sequence *next_to_admit(struct scheduler *s)
-{
-    struct sequence *q = first_unheld(&s->preempted);
-
-    return q != NULL ? q : first_unheld(&s->waiting);
-}
-
-static struct sequence *youngest_held(struct scheduler *s)
-{
-    for (struct sequence *q = s->running.prev; q != &s->running; q = q->prev)
-        if (q->held)
-            return q;
-    return NULL;
-}
-
-/* A slot for one that can run, if need be from one that nobody reads. */
-static bool have_slot(struct scheduler *s)
-{
-    struct sequence *held;
-
-    if (s->n_free_slots > 0)
-        return true;
-    held = youngest_held(s);
-    if (held == NULL)
-        return false;
-    if (s->n_steps > 0) {
-        s->drain = true;
-        return false;
-    }
-    scheduler_preempt(s, held);
-    return true;
-}
-
-/* Room for all its tokens and one more, beside what running prompts will still take: admitting it
- * on less would only preempt it again. */
-static bool have_pages(struct scheduler *s, const struct sequence *q)
-{
-    uint64_t need = sequence_pages_for(q->n_tokens) + 1, there = s->pages.n_free;
-    bool alone = true;
-
-    if (need > s->pages.n_total)
-        need = s->pages.n_total;
-    for (const struct sequence *r = s->running.next; r != &s->running; r = r->next) {
-        if (r->held) {
-            there += r->n_pages;
-            continue;
-        }
-        need += sequence_pages_missing(r);
-        alone = false;
-    }
-    return alone || need <= there;
-}
-
-static void plan_admissions(struct scheduler *s, uint32_t *budget, int64_t now_us)
-{
-    struct sequence *q;
-
-    while (*budget > 0 && (q = next_to_admit(s)) != NULL) {
-        if (!have_pages(s, q) || !have_slot(s))
+        if (q == NULL)
             return;
-        scheduler_admit(s, q, now_us);
-        plan(s, q, budget);
-        if (q->n_planned == 0)
+        q->level = queue_level(&s->queue, q, now_us);
+        if (!is_before(q, first) && q->n_tokens >= sequence_rows_left(shortest))
             return;
-        /* Bounds admissions of one-row prompts by the budget as well. */
-        if (sequence_rows_left(q) == 1 && *budget > 0)
-            --*budget;
+        if (!admit_and_plan(s, q, false, now_us))
+            return;
+    }
+}
+
+static void admit_rest(struct scheduler *s, int64_t now_us)
+{
+    while (has_budget(s)) {
+        struct sequence *q = admit_candidate(s, now_us);
+
+        if (q == NULL || !admit_and_plan(s, q, true, now_us))
+            return;
+    }
+}
+
+static void plan_prompts(struct scheduler *s)
+{
+    struct sequence *first = first_prompt(s), *shortest = shortest_prompt(s);
+
+    if (first == NULL || s->budget.rows == 0)
+        return;
+    if (s->champion != NULL && s->champion->state == SEQUENCE_RUNNING && s->champion != first &&
+        s->champion != shortest && is_prefilling(s->champion))
+        plan_chunk(s, s->champion, s->budget.rows < CHUNK_MIN ? s->budget.rows : CHUNK_MIN, 0,
+                   CHUNK_MIN);
+    if (shortest != first)
+        plan_chunk(s, shortest, s->budget.rows / 2, s->budget.ns / 2, 0);
+    plan_chunk(s, first, s->budget.rows, s->budget.ns, CHUNK_MIN);
+    while (has_budget(s) && (first = first_prompt(s)) != NULL) {
+        plan_chunk(s, first, s->budget.rows, s->budget.ns, 0);
+        if (first->n_planned == 0)
+            return;
     }
 }
 
 /* ---- writing it down ---- */
 
-static void emit_rows(struct device_step *step, const struct sequence *q)
+static bool wants_score(const struct sequence *q, uint32_t position)
 {
-    for (uint32_t i = 0; i < q->n_planned; i++) {
-        struct step_row *row = &step->rows[step->n_rows++];
-        uint32_t position = q->n_computed + i;
+    return q->sampling.want_prompt_logprobs && position >= q->n_scored &&
+           position + 1 < q->n_prompt;
+}
 
-        *row = (struct step_row){.position = position, .sequence = step->n_sequences};
-        if (position < q->n_tokens) {
-            row->id = q->tokens[position];
-            row->ticket = ROW_LITERAL;
-        } else {
-            assert(position == q->n_tokens && q->n_pending == 1);
-            row->id = (int32_t)q->pending_row;
-            row->ticket = q->pending_ticket;
-        }
+static void emit_row(const struct sequence *q, uint32_t position, struct step_row *row)
+{
+    if (position < q->n_tokens) {
+        row->id = q->tokens[position];
+        row->ticket = ROW_LITERAL;
+    } else {
+        assert(position == q->n_tokens && q->n_pending == 1);
+        row->id = (int32_t)q->pending_row;
+        row->ticket = q->pending_ticket;
+    }
+    if (wants_score(q, position)) {
+        row->want = ROW_SCORE;
+        row->target = q->tokens[position + 1];
     }
 }
 
-static void emit_sequence(struct device_step *step, const struct sequence *q)
+static void emit_sequence(struct device_step *step, const struct sequence *q, bool samples)
 {
     step->sequences[step->n_sequences++] =
         (struct step_sequence){.slot = q->slot,
                                .first_page = step->n_pages,
                                .n_pages = q->n_pages,
-                               .output_index = sequence_n_output(q) + q->n_pending};
+                               .output_index = sequence_n_output(q) + q->n_pending,
+                               .adapter = q->adapter,
+                               .masked = q->masked && samples};
     for (uint32_t i = 0; i < q->n_pages; i++)
         step->pages[step->n_pages++] = q->pages[i];
+}
+
+/* A prompt's row is a token's work, and so is one that is computed again; a sampled token is two,
+ * with the row that takes in the token before it. */
+static uint64_t work_of(const struct sequence *q, const struct scheduled_entry *e)
+{
+    if (!e->samples)
+        return e->n_rows;
+    return e->n_rows + (e->n_end > q->n_prompt ? 1 : 2);
 }
 
 static void emit(struct scheduled_step *t, struct sequence *q)
 {
     struct scheduled_entry *e = &t->entries[t->n_entries++];
-    bool wants = q->n_planned == sequence_rows_left(q) && q->max_tokens > 0;
 
-    emit_rows(&t->step, q);
-    emit_sequence(&t->step, q);
-    q->n_computed += q->n_planned;
+    *e = (struct scheduled_entry){.sequence = q,
+                                  .n_end = q->n_computed + q->n_planned,
+                                  .first_row = t->step.n_rows,
+                                  .n_rows = q->n_planned,
+                                  .samples =
+                                      q->n_planned == sequence_rows_left(q) && q->max_tokens > 0};
+    for (uint32_t i = 0; i < q->n_planned; i++) {
+        struct step_row *row = &t->step.rows[t->step.n_rows++];
+
+        *row = (struct step_row){.position = q->n_computed + i, .sequence = t->step.n_sequences};
+        emit_row(q, q->n_computed + i, row);
+    }
+    emit_sequence(&t->step, q, e->samples);
+    fair_charge(q->project_node, work_of(q, e));
+    q->n_computed = e->n_end;
     q->n_planned = 0;
     q->n_in_flight++;
-    *e = (struct scheduled_entry){.sequence = q, .n_end = q->n_computed, .want_row = UINT32_MAX};
-    if (wants) {
-        e->want_row = t->step.n_rows - 1;
-        t->step.rows[e->want_row].want = ROW_SAMPLE;
+    if (e->samples) {
+        t->step.rows[t->step.n_rows - 1].want = ROW_SAMPLE;
         q->n_pending++;
     }
 }
 
-struct scheduled_step *scheduler_build(struct scheduler *s, int64_t now_us)
+static struct scheduled_step *emit_all(struct scheduler *s)
 {
-    uint32_t budget = s->cfg.prefill_rows;
-    struct scheduled_step *t;
+    struct scheduled_step *t = &s->steps[(s->first_step + s->n_steps) % s->cfg.depth];
 
-    if (s->n_steps == s->cfg.depth || s->drain)
-        return NULL;
-    plan_running(s, &budget);
-    plan_admissions(s, &budget, now_us);
-    t = &s->steps[(s->first_step + s->n_steps) % s->cfg.depth];
     t->n_entries = 0;
+    t->is_constrained = false;
+    t->constrained = ST_OK;
     t->step.n_rows = t->step.n_sequences = t->step.n_pages = 0;
-    for (struct sequence *q = s->running.next; q != &s->running; q = q->next)
+    for (struct sequence *q = s->running.first; q != NULL; q = q->next)
         if (q->n_planned > 0)
             emit(t, q);
-    if (t->n_entries == 0)
+    return t->n_entries > 0 ? t : NULL;
+}
+
+static void expire(struct scheduler *s, int64_t now_us)
+{
+    struct sequence *q;
+
+    while ((q = queue_expired(&s->queue, now_us)) != NULL)
+        scheduler_end(s, q, ST_TIMEOUT, ENGINE_FINISH_NONE, now_us);
+}
+
+struct scheduled_step *scheduler_build(struct scheduler *s, int64_t now_us)
+{
+    struct scheduled_step *t;
+
+    expire(s, now_us);
+    if (s->n_steps == s->cfg.depth || s->drain)
+        return NULL;
+    s->champion = room_champion(s, now_us);
+    s->budget = (struct budget){.rows = s->cfg.prefill_rows,
+                                .ns = (int64_t)step_ns(s) - (int64_t)s->cfg.cost.base_ns};
+    plan_decodes(s);
+    admit_urgent(s, now_us);
+    plan_prompts(s);
+    admit_rest(s, now_us);
+    s->champion = NULL;
+    t = emit_all(s);
+    if (t == NULL)
         return NULL;
     s->n_steps++;
     s->n_built++;

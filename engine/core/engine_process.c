@@ -79,7 +79,10 @@ static enum status open_scheduler(struct engine_process *p)
     if (s != ST_OK)
         return s;
     p->jobs.scheduler = p->scheduler;
-    return stepper_init(&p->stepper, p->scheduler, p->device, scheduler_max_rows(&cfg));
+    return stepper_init(&p->stepper, p->scheduler, p->device,
+                        &(struct stepper_limits){.max_rows = scheduler_max_rows(&cfg),
+                                                 .max_sequences = cfg.max_sequences,
+                                                 .n_vocab = p->model->shape.n_vocab});
 }
 
 /* Parsers say what is wrong where in the file, not in which file. */

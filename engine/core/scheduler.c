@@ -7,12 +7,25 @@
 #include "base/size.h"
 #include "engine/core/scheduler_state.h"
 
-static enum status step_init(struct scheduled_step *t, const struct scheduler_config *cfg)
+/* Output of a request before any has ended; then a moving average over about as many. */
+#define MEAN_OUTPUT_FIRST 128
+#define MEAN_OUTPUT_OVER  16
+
+#define RETRY_MIN_MS 1000
+#define RETRY_MAX_MS 60000
+
+/* Page tables of a step: sequences may share pages, so that together they name more than there
+ * are. */
+static enum status step_init(struct scheduled_step *t, const struct scheduler *s)
 {
-    t->step.rows = calloc(scheduler_max_rows(cfg), sizeof t->step.rows[0]);
-    t->step.sequences = calloc(cfg->max_sequences, sizeof t->step.sequences[0]);
-    t->step.pages = calloc(cfg->n_pages, sizeof t->step.pages[0]);
-    t->entries = calloc(cfg->max_sequences, sizeof t->entries[0]);
+    size_t n_pages;
+
+    if (!size_mul(s->cfg.max_sequences, sequence_pages_for(s->limit), &n_pages))
+        return ST_NO_MEMORY;
+    t->step.rows = calloc(scheduler_max_rows(&s->cfg), sizeof t->step.rows[0]);
+    t->step.sequences = calloc(s->cfg.max_sequences, sizeof t->step.sequences[0]);
+    t->step.pages = calloc(n_pages, sizeof t->step.pages[0]);
+    t->entries = calloc(s->cfg.max_sequences, sizeof t->entries[0]);
     return t->step.rows == NULL || t->step.sequences == NULL || t->step.pages == NULL ||
                    t->entries == NULL
                ? ST_NO_MEMORY
@@ -29,15 +42,19 @@ static void step_dispose(struct scheduled_step *t)
 
 static enum status init(struct scheduler *s)
 {
+    const struct prefix_cache_config cache = {
+        .tenant_share_permille = s->cfg.prefix_cache ? s->cfg.prefix_cache_permille : 0};
     enum status status = pages_init(&s->pages, s->cfg.n_pages);
 
-    s->free_slots = calloc(s->cfg.max_sequences, sizeof s->free_slots[0]);
-    if (s->free_slots == NULL)
-        status = ST_NO_MEMORY;
+    if (status == ST_OK)
+        status = prefix_cache_new(&cache, &s->pages, &s->cache);
     for (uint32_t i = 0; status == ST_OK && i < s->cfg.depth; i++)
-        status = step_init(&s->steps[i], &s->cfg);
+        status = step_init(&s->steps[i], s);
     if (status != ST_OK)
         return status;
+    s->free_slots = calloc(s->cfg.max_sequences, sizeof s->free_slots[0]);
+    if (s->free_slots == NULL)
+        return ST_NO_MEMORY;
     for (; s->n_free_slots < s->cfg.max_sequences; s->n_free_slots++)
         s->free_slots[s->n_free_slots] = s->cfg.max_sequences - 1 - s->n_free_slots;
     return ST_OK;
@@ -58,9 +75,9 @@ enum status scheduler_new(const struct scheduler_config *cfg, const struct sched
     s->events = *events;
     s->arg = arg;
     s->limit = kv_tokens < cfg->max_context ? (uint32_t)kv_tokens : cfg->max_context;
-    sequence_list_init(&s->waiting);
-    sequence_list_init(&s->preempted);
-    sequence_list_init(&s->running);
+    s->mean_output = MEAN_OUTPUT_FIRST;
+    s->next_arrival = 1;
+    queue_init(&s->queue, cfg->age_up_us);
     status = init(s);
     if (status != ST_OK) {
         scheduler_free(s);
@@ -70,103 +87,92 @@ enum status scheduler_new(const struct scheduler_config *cfg, const struct sched
     return ST_OK;
 }
 
+static uint32_t n_waiting(const struct scheduler *s)
+{
+    return s->queue.n_waiting + s->queue.n_preempted;
+}
+
 void scheduler_free(struct scheduler *s)
 {
     if (s == NULL)
         return;
-    assert(s->n_waiting == 0 && s->n_preempted == 0 && s->n_running == 0 && s->n_steps == 0);
+    assert(n_waiting(s) == 0 && s->n_running == 0 && s->n_steps == 0);
     for (uint32_t i = 0; i < SCHEDULER_DEPTH_MAX; i++)
         step_dispose(&s->steps[i]);
+    prefix_cache_free(s->cache);
     pages_dispose(&s->pages);
+    queue_dispose(&s->queue);
     free(s->free_slots);
     free(s);
 }
 
-/* ---- states ---- */
+/* ---- pages and slots ---- */
 
-static uint32_t *count_of(struct scheduler *s, enum sequence_state state)
+void scheduler_take_pages(struct scheduler *s, struct sequence *q, uint32_t n)
 {
-    switch (state) {
-    case SEQUENCE_WAITING:
-        return &s->n_waiting;
-    case SEQUENCE_RUNNING:
-        return &s->n_running;
-    case SEQUENCE_PREEMPTED:
-        return &s->n_preempted;
-    case SEQUENCE_ENDED:
-        break;
-    }
-    return NULL;
+    if (!prefix_cache_evict(s->cache, n) || !pages_take(&s->pages, n, q->pages + q->n_pages))
+        assert(!"the pages were counted");
+    q->n_pages += n;
+    for (struct fair_node *node = q->project_node; node != NULL; node = node->parent)
+        node->n_pages += n;
 }
 
-static void leave_list(struct scheduler *s, struct sequence *q)
+void scheduler_drop_pages(struct scheduler *s, struct sequence *q)
 {
-    --*count_of(s, q->state);
-    sequence_unlink(q);
-}
-
-static void enter_by_age(struct scheduler *s, struct sequence *q, struct sequence *head,
-                         enum sequence_state state)
-{
-    struct sequence *at = head;
-
-    while (at->prev != head && at->prev->age > q->age)
-        at = at->prev;
-    sequence_insert_before(at, q);
-    q->state = state;
-    ++*count_of(s, state);
-}
-
-/* Tenants take turns: a tenant's n-th waiting sequence comes after every other's (n-1)-th. */
-static void enter_waiting(struct scheduler *s, struct sequence *q)
-{
-    struct sequence *at = &s->waiting;
-
-    q->round = s->round;
-    for (struct sequence *w = s->waiting.next; w != &s->waiting; w = w->next)
-        if (w->tenant == q->tenant && w->round >= q->round)
-            q->round = w->round + 1;
-    while (at->prev != &s->waiting && at->prev->round > q->round)
-        at = at->prev;
-    sequence_insert_before(at, q);
-    q->state = SEQUENCE_WAITING;
-    s->n_waiting++;
+    prefix_cache_drop(s->cache, q->n_pages, q->pages);
+    for (struct fair_node *node = q->project_node; node != NULL; node = node->parent)
+        node->n_pages -= q->n_pages;
+    q->n_pages = 0;
 }
 
 static void give_back(struct scheduler *s, struct sequence *q)
 {
-    pages_drop(&s->pages, q->n_pages, q->pages);
-    q->n_pages = 0;
+    scheduler_drop_pages(s, q);
     s->free_slots[s->n_free_slots++] = q->slot;
 }
 
-void scheduler_admit(struct scheduler *s, struct sequence *q, int64_t now_us)
+static void leave_running(struct scheduler *s, struct sequence *q)
 {
-    assert(s->n_free_slots > 0);
-    if (q->state == SEQUENCE_WAITING) {
-        q->age = s->next_age++;
-        q->admitted_us = now_us;
-        s->round = q->round;
-    }
-    leave_list(s, q);
-    q->slot = s->free_slots[--s->n_free_slots];
-    q->slot_is_new = true;
-    enter_by_age(s, q, &s->running, SEQUENCE_RUNNING);
+    sequence_unlink(&s->running, q);
+    s->n_running--;
+    for (struct fair_node *n = q->project_node; n != NULL; n = n->parent)
+        n->n_running--;
+}
+
+/* ---- the life of a sequence ---- */
+
+/* Of one token sampled in a full batch. */
+static uint64_t token_ns(const struct scheduler *s, uint32_t position)
+{
+    const struct cost *c = &s->cfg.cost;
+
+    return c->base_ns / s->cfg.max_sequences + c->logits_ns + cost_rows_ns(c, position, 1);
+}
+
+static void enter_queue(struct scheduler *s, struct sequence *q, enum sequence_state state)
+{
+    uint32_t output = q->limit - q->n_tokens;
+
+    output = output < s->mean_output ? output : s->mean_output;
+    q->waiting_ns = cost_rows_ns(&s->cfg.cost, 0, q->n_tokens) + output * token_ns(s, q->n_tokens);
+    q->state = state;
+    queue_push(&s->queue, q);
 }
 
 void scheduler_preempt(struct scheduler *s, struct sequence *q)
 {
     assert(q->state == SEQUENCE_RUNNING && q->n_in_flight == 0 && q->n_pending == 0);
-    leave_list(s, q);
+    leave_running(s, q);
     give_back(s, q);
     q->n_computed = 0;
     q->n_planned = 0;
     s->preemptions++;
-    enter_by_age(s, q, &s->preempted, SEQUENCE_PREEMPTED);
+    enter_queue(s, q, SEQUENCE_PREEMPTED);
 }
 
 static void release(struct scheduler *s, struct sequence *q)
 {
+    fair_leave(q->project_node);
     free(q->tokens);
     free(q->pages);
     q->tokens = NULL;
@@ -174,25 +180,46 @@ static void release(struct scheduler *s, struct sequence *q)
     s->events.on_release(s->arg, q);
 }
 
-/* Pages and slot stay until the steps in flight that name them are done. */
-static void end(struct scheduler *s, struct sequence *q, enum status status,
-                enum engine_finish finish, int64_t now_us)
+void scheduler_leave_leader(struct sequence *q)
 {
-    bool has_slot = q->state == SEQUENCE_RUNNING;
+    if (q->leader != NULL)
+        q->leader->n_followers--;
+    q->leader = NULL;
+}
 
+/* Its memory may go before theirs. */
+static void free_followers(struct sequence *q)
+{
+    struct sequence *f = q->project_node->waiting.first;
+
+    for (; q->n_followers > 0; f = f->next)
+        if (f->leader == q)
+            scheduler_leave_leader(f);
+}
+
+void scheduler_end(struct scheduler *s, struct sequence *q, enum status status,
+                   enum engine_finish finish, int64_t now_us)
+{
     assert(q->state != SEQUENCE_ENDED);
-    leave_list(s, q);
+    free_followers(q);
+    scheduler_leave_leader(q);
+    if (q->state == SEQUENCE_RUNNING)
+        leave_running(s, q);
+    else
+        queue_remove(&s->queue, q);
+    if (q->state == SEQUENCE_RUNNING && q->n_in_flight == 0)
+        give_back(s, q);
     q->state = SEQUENCE_ENDED;
     q->ended_us = now_us;
-    if (has_slot && q->n_in_flight == 0)
-        give_back(s, q);
+    if (status == ST_OK)
+        s->mean_output =
+            (s->mean_output * (MEAN_OUTPUT_OVER - 1ull) + sequence_n_output(q)) / MEAN_OUTPUT_OVER;
     s->events.on_end(s->arg, q, status, finish);
     if (q->n_in_flight == 0)
         release(s, q);
 }
 
-/* A step that carried an ended sequence is done. */
-static void step_left(struct scheduler *s, struct sequence *q)
+void scheduler_step_left(struct scheduler *s, struct sequence *q)
 {
     if (q->n_in_flight > 0)
         return;
@@ -200,7 +227,7 @@ static void step_left(struct scheduler *s, struct sequence *q)
     release(s, q);
 }
 
-/* ---- calls ---- */
+/* ---- submit ---- */
 
 static enum status allocate(struct sequence *q)
 {
@@ -218,10 +245,46 @@ static enum status allocate(struct sequence *q)
     return ST_NO_MEMORY;
 }
 
-enum status scheduler_submit(struct scheduler *s, struct sequence *q, const int32_t *prompt,
-                             uint32_t n_prompt, int64_t now_us)
+static bool is_full(const struct scheduler *s, uint64_t tenant)
 {
-    struct sequence fresh = {.tenant = q->tenant,
+    return n_waiting(s) >= s->cfg.queue_max ||
+           (s->cfg.tenant_queue_max > 0 &&
+            queue_tenant_waiting(&s->queue, tenant) >= s->cfg.tenant_queue_max);
+}
+
+/* With the cache on, the caller's domain. With it off, one of this prompt alone: the arrival stands
+ * where the salt would. */
+static void choose_domain(const struct scheduler *s, struct sequence *q)
+{
+    struct sequence *leader = q->leader;
+
+    if (q->cache == NULL || s->cfg.prefix_cache) {
+        q->uses_cache = q->cache != NULL;
+        return;
+    }
+    q->domain = *q->cache;
+    memset(q->domain.salt, 0, sizeof q->domain.salt);
+    memcpy(q->domain.salt, &q->arrival, sizeof q->arrival);
+    if (leader == NULL || leader->cache == NULL)
+        return;
+    q->domain = leader->domain;
+    q->uses_cache = leader->uses_cache = true;
+}
+
+static void join_leader(struct sequence *q)
+{
+    struct sequence *leader = q->leader;
+
+    if (leader == NULL)
+        return;
+    assert(leader->state != SEQUENCE_ENDED && leader->project_node == q->project_node);
+    leader->n_followers++;
+}
+
+static struct sequence fresh(const struct scheduler *s, const struct sequence *q, uint32_t n_prompt,
+                             int64_t now_us)
+{
+    return (struct sequence){.tenant = q->tenant,
                              .project = q->project,
                              .weight = q->weight,
                              .priority = q->priority,
@@ -233,32 +296,52 @@ enum status scheduler_submit(struct scheduler *s, struct sequence *q, const int3
                              .masked = q->masked,
                              .leader = q->leader,
                              .held = q->held,
+                             .arrival = s->next_arrival,
+                             .age = UINT64_MAX,
                              .n_prompt = n_prompt,
                              .n_tokens = n_prompt,
+                             .limit = q->max_tokens < s->limit - n_prompt ? n_prompt + q->max_tokens
+                                                                          : s->limit,
                              .submitted_us = now_us};
-    uint32_t output = q->max_tokens;
+}
+
+enum status scheduler_submit(struct scheduler *s, struct sequence *q, const int32_t *prompt,
+                             uint32_t n_prompt, int64_t now_us)
+{
+    struct sequence new;
     enum status status;
 
     assert(n_prompt > 0);
-    if (n_prompt > s->limit || (output > 0 && n_prompt == s->limit))
+    if (n_prompt > s->limit || (q->max_tokens > 0 && n_prompt == s->limit))
         return ST_TOO_LONG;
-    if (s->n_waiting >= s->cfg.queue_max)
+    if (is_full(s, q->tenant))
         return ST_OVERLOADED;
-    fresh.limit = output < s->limit - n_prompt ? n_prompt + output : s->limit;
-    status = allocate(&fresh);
+    new = fresh(s, q, n_prompt, now_us);
+    status = allocate(&new);
     if (status != ST_OK)
         return status;
-    memcpy(fresh.tokens, prompt, n_prompt * sizeof prompt[0]);
-    *q = fresh;
-    enter_waiting(s, q);
+    status = fair_join(&s->queue.fair, &new, &new.project_node);
+    if (status != ST_OK) {
+        free(new.tokens);
+        free(new.pages);
+        return status;
+    }
+    memcpy(new.tokens, prompt, n_prompt * sizeof prompt[0]);
+    s->next_arrival++;
+    choose_domain(s, &new);
+    join_leader(&new);
+    *q = new;
+    enter_queue(s, q, SEQUENCE_WAITING);
     return ST_OK;
 }
 
 void scheduler_cancel(struct scheduler *s, struct sequence *q, enum status status, int64_t now_us)
 {
     if (q->state != SEQUENCE_ENDED)
-        end(s, q, status, ENGINE_FINISH_NONE, now_us);
+        scheduler_end(s, q, status, ENGINE_FINISH_NONE, now_us);
 }
+
+/* ---- steps in flight ---- */
 
 struct scheduled_step *scheduler_oldest(struct scheduler *s)
 {
@@ -273,130 +356,95 @@ void scheduler_submitted(struct scheduler *s, struct scheduled_step *step, uint6
     for (uint32_t i = 0; i < step->n_entries; i++) {
         struct scheduled_entry *e = &step->entries[i];
 
-        if (e->want_row == UINT32_MAX)
+        if (!e->samples)
             continue;
         e->sequence->pending_ticket = ticket;
-        e->sequence->pending_row = e->want_row;
+        e->sequence->pending_row = e->first_row + e->n_rows - 1;
     }
 }
 
-/* Steps leave in the order in which they came; only one that was never submitted may fail while an
- * older one is in flight, and that is the newest. */
-static void leave_flight(struct scheduler *s, struct scheduled_step *step)
+uint32_t scheduler_masks(struct scheduler *s, const struct scheduled_step *step, uint32_t n_words,
+                         struct row_mask *masks, uint32_t *bits)
 {
-    assert(s->n_steps > 0);
-    if (step == scheduler_oldest(s))
-        s->first_step = (s->first_step + 1) % s->cfg.depth;
-    else
-        assert(step == &s->steps[(s->first_step + s->n_steps - 1) % s->cfg.depth]);
-    s->n_steps--;
-    if (s->n_steps == 0)
-        s->drain = false;
-}
+    uint32_t n = 0;
 
-static void take_token(struct scheduler *s, struct sequence *q, const struct token_sample *t,
-                       int64_t now_us)
-{
-    bool last, stop;
-
-    q->tokens[q->n_tokens++] = t->id;
-    s->output_tokens++;
-    last = q->n_tokens == q->limit;
-    stop = s->events.on_token(s->arg, q, t, last);
-    if (stop || last)
-        end(s, q, ST_OK, stop ? ENGINE_FINISH_STOP : ENGINE_FINISH_LENGTH, now_us);
-}
-
-static void apply_entry(struct scheduler *s, const struct scheduled_entry *e,
-                        const struct step_result *result, const struct token_logprob *tops,
-                        int64_t now_us)
-{
-    struct sequence *q = e->sequence;
-
-    if (!q->prefilled && e->n_end >= q->n_prompt) {
-        q->prefilled = true;
-        q->prefilled_us = now_us;
-        s->prompt_tokens += q->n_prompt;
-    }
-    if (result == NULL) {
-        if (q->prefilled && q->max_tokens == 0)
-            end(s, q, ST_OK, ENGINE_FINISH_LENGTH, now_us);
-        return;
-    }
-    q->n_pending--;
-    if (result->status == ST_OK) {
-        const struct token_sample t = {
-            .id = result->id, .logprob = result->logprob, .tops = tops, .n_tops = result->n_tops};
-
-        take_token(s, q, &t, now_us);
-        return;
-    }
-    q->not_finite = true;
-    end(s, q, ST_INTERNAL, ENGINE_FINISH_NONE, now_us);
-}
-
-static bool results_match(const struct scheduled_step *step, const struct step_result *results,
-                          uint32_t n)
-{
-    uint32_t r = 0;
-
-    for (uint32_t i = 0; i < step->n_entries; i++) {
-        if (step->entries[i].want_row == UINT32_MAX)
-            continue;
-        if (r == n || results[r].row != step->entries[i].want_row)
-            return false;
-        r++;
-    }
-    return r == n;
-}
-
-void scheduler_apply(struct scheduler *s, struct scheduled_step *step,
-                     const struct step_output *output, int64_t now_us)
-{
-    uint32_t r = 0;
-
-    assert(step == scheduler_oldest(s));
-    if (!results_match(step, output->results, output->n)) {
-        scheduler_fail(s, step, now_us);
-        return;
-    }
     for (uint32_t i = 0; i < step->n_entries; i++) {
         const struct scheduled_entry *e = &step->entries[i];
-        const struct token_logprob *tops = output->tops + (size_t)r * TOP_LOGPROBS_MAX;
-        const struct step_result *result = e->want_row != UINT32_MAX ? &output->results[r++] : NULL;
+        uint32_t *own = bits + (size_t)n * n_words;
 
-        e->sequence->n_in_flight--;
-        if (e->sequence->state == SEQUENCE_ENDED)
-            step_left(s, e->sequence);
-        else
-            apply_entry(s, e, result, tops, now_us);
+        if (!step->step.sequences[i].masked)
+            continue;
+        /* The device waits for a mask also where the sequence has ended meanwhile. */
+        memset(own, e->sequence->state == SEQUENCE_ENDED ? 0xFF : 0, n_words * sizeof own[0]);
+        if (e->sequence->state != SEQUENCE_ENDED)
+            s->events.on_mask(s->arg, e->sequence, own);
+        masks[n++] = (struct row_mask){.row = e->first_row + e->n_rows - 1, .bits = own};
     }
-    leave_flight(s, step);
+    return n;
 }
 
-void scheduler_fail(struct scheduler *s, struct scheduled_step *step, int64_t now_us)
-{
-    for (uint32_t i = 0; i < step->n_entries; i++) {
-        struct sequence *q = step->entries[i].sequence;
-
-        q->n_in_flight--;
-        if (q->state == SEQUENCE_ENDED)
-            step_left(s, q);
-        else
-            end(s, q, ST_INTERNAL, ENGINE_FINISH_NONE, now_us);
-    }
-    leave_flight(s, step);
-}
+/* ---- state ---- */
 
 void scheduler_stats(const struct scheduler *s, struct scheduler_stats *out)
 {
     *out = (struct scheduler_stats){.running = s->n_running,
-                                    .waiting = s->n_waiting + s->n_preempted,
+                                    .waiting = n_waiting(s),
                                     .pages_used = pages_used(&s->pages),
                                     .pages_total = s->pages.n_total,
                                     .rows_max = s->rows_max,
                                     .steps = s->n_built,
                                     .prompt_tokens = s->prompt_tokens,
                                     .output_tokens = s->output_tokens,
-                                    .preemptions = s->preemptions};
+                                    .preemptions = s->preemptions,
+                                    .prefix_query_tokens = s->prefix_query_tokens,
+                                    .prefix_hit_tokens = s->prefix_hit_tokens,
+                                    .not_finite = s->not_finite};
+}
+
+/* Those that run are taken to be half way. */
+int64_t scheduler_retry_after_ms(const struct scheduler *s, uint64_t tenant)
+{
+    uint64_t running = (uint64_t)s->n_running * s->mean_output / 2 * token_ns(s, s->limit / 2);
+    uint64_t ms = (running + queue_work_before_ns(&s->queue, tenant)) / 1000000;
+
+    return ms < RETRY_MIN_MS ? RETRY_MIN_MS : ms > RETRY_MAX_MS ? RETRY_MAX_MS : (int64_t)ms;
+}
+
+/* ---- for tests ---- */
+
+static bool tables_are_sound(const struct scheduler *s, uint32_t *n_running, uint64_t *n_refs)
+{
+    for (const struct sequence *q = s->running.first; q != NULL; q = q->next) {
+        if (q->n_pages < sequence_pages_for(q->n_computed))
+            return false;
+        for (uint32_t i = 0; i < q->n_pages; i++)
+            if (pages_state(&s->pages, q->pages[i]) != PAGE_USED)
+                return false;
+        *n_refs += q->n_pages;
+        ++*n_running;
+    }
+    return true;
+}
+
+const char *scheduler_check(const struct scheduler *s)
+{
+    const char *of_cache = prefix_cache_check(s->cache);
+    uint32_t n_running = 0, waiting = 0;
+    uint64_t n_refs = 0, counted = 0, of_nodes = 0;
+
+    if (of_cache != NULL)
+        return of_cache;
+    if (!tables_are_sound(s, &n_running, &n_refs))
+        return "a page table names a page that is not used, or ends before its positions";
+    if (n_running != s->n_running)
+        return "more or fewer run than are counted";
+    for (uint32_t i = 0; i < s->pages.n_total; i++)
+        counted += s->pages.refs[i];
+    for (uint32_t i = 0; i < PRIORITY_CLASSES; i++) {
+        of_nodes += s->queue.fair.classes[i].n_pages;
+        waiting += s->queue.fair.classes[i].n_waiting;
+    }
+    if (counted != of_nodes || n_refs > counted || (s->n_steps == 0 && n_refs != counted))
+        return "references to pages that no sequence holds";
+    return waiting == n_waiting(s) ? NULL : "more or fewer wait than are counted";
 }

@@ -1,16 +1,19 @@
 /* Which rows the next step computes. Pure: no device, no socket, no clock; time is passed in.
  *
  * Continuous batching: a sequence joins and leaves at any step. A step carries one row for every
- * decoding sequence, then chunks of prompts under a budget of rows, so that a long prompt doesn't
- * hold up the others. KV pages are taken as positions need them. When they run out the youngest
- * running sequence gives its pages back and is recomputed later (its output stays); the oldest is
- * never preempted, so it always gets on. Sequences that nobody reads (held) go first.
+ * decoding sequence, then chunks of prompts, under a budget in predicted time, so that a long
+ * prompt doesn't hold up the others. Tenants share the service by virtual token counters, and so do
+ * the projects of a tenant; priority classes stand above that, and waiting lifts a request through
+ * them. KV pages are taken as positions need them, and full ones are shared through the prefix
+ * cache. When slots or pages run out, cached pages are evicted first, then a sequence gives its
+ * place back and is recomputed later (its output stays); the oldest of the highest class is never
+ * preempted, so it always gets on. docs/scheduling.md has the rules and their bounds.
  *
  * Up to `depth` steps are in flight: step t+1 is built before the results of t are known and names
- * the tokens of t by ticket and row. Preemption waits until nothing is in flight.
+ * the tokens of t by ticket and row. What is in flight is not preempted.
  *
- * All calls on one thread. Callbacks come from inside scheduler_apply, _fail and _cancel, and must
- * not call back into the scheduler. */
+ * All calls on one thread. Callbacks come from inside scheduler_build (requests that waited too
+ * long), _apply, _fail, _cancel and _masks, and must not call back into the scheduler. */
 #ifndef ENGINE_CORE_SCHEDULER_H
 #define ENGINE_CORE_SCHEDULER_H
 
@@ -18,6 +21,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "engine/core/cost.h"
 #include "engine/core/device.h"
 #include "engine/core/sequence.h"
 #include "engine/engine.h"
@@ -31,8 +35,15 @@ struct scheduler_config {
     uint32_t prefill_rows;  /* most prompt rows in a step */
     uint32_t max_context;   /* tokens of a sequence, prompt and output */
     uint32_t n_pages;
-    uint32_t queue_max; /* waiting at once */
-    uint32_t depth;     /* steps in flight: 1, or 2 for a device that runs by itself */
+    uint32_t queue_max;        /* waiting at once, preempted ones included */
+    uint32_t tenant_queue_max; /* of one tenant; 0: queue_max alone */
+    uint32_t depth;            /* steps in flight: 1, or 2 for a device that runs by itself */
+    int64_t step_us;           /* a step's predicted time; 0: only prefill_rows bounds it */
+    struct cost cost;          /* what steps take on this device */
+    int64_t age_up_us;         /* so long a wait lifts a request by a class; 0: never */
+    /* False: only choices of one prompt share its pages (sequence.leader). */
+    bool prefix_cache;
+    uint32_t prefix_cache_permille; /* most cached pages of a tenant, of all pages */
 };
 
 /* Rows of the largest step: the device's max_rows. */
@@ -68,15 +79,18 @@ struct scheduler_stats {
 
 struct scheduled_entry {
     struct sequence *sequence;
-    uint32_t n_end;    /* positions computed when this step is done */
-    uint32_t want_row; /* UINT32_MAX: none */
+    uint32_t n_end;             /* positions computed when this step is done */
+    uint32_t first_row, n_rows; /* in step.rows */
+    bool samples;               /* its last row is a ROW_SAMPLE */
 };
 
 /* A step and whose it is; the scheduler's, until it was applied or failed. */
 struct scheduled_step {
     struct device_step step;
     uint64_t ticket;
-    uint32_t n_entries; /* as step.sequences */
+    bool is_constrained;     /* the stepper's: its masks were given, */
+    enum status constrained; /* and how the device took them */
+    uint32_t n_entries;      /* as step.sequences */
     struct scheduled_entry *entries;
 };
 
@@ -86,8 +100,9 @@ MUST_CHECK enum status scheduler_new(const struct scheduler_config *cfg,
 /* No sequence is left and no step in flight. NULL is fine. */
 void scheduler_free(struct scheduler *s);
 
-/* The prompt is copied. ST_TOO_LONG: can never fit; ST_OVERLOADED: the queue is full; ST_NO_MEMORY.
- * On failure the sequence is not the scheduler's and no callback comes. */
+/* The prompt is copied. ST_TOO_LONG: can never fit; ST_OVERLOADED: the queue, or the tenant's part
+ * of it, is full; ST_NO_MEMORY. A leader was submitted before and its on_end has not come. On
+ * failure the sequence is not the scheduler's and no callback comes. */
 MUST_CHECK enum status scheduler_submit(struct scheduler *s, struct sequence *q,
                                         const int32_t *prompt, uint32_t n_prompt, int64_t now_us);
 /* Ends it now with `status`; nothing of it is computed or counted afterwards. */
@@ -100,6 +115,11 @@ struct scheduled_step *scheduler_build(struct scheduler *s, int64_t now_us);
 void scheduler_submitted(struct scheduler *s, struct scheduled_step *step, uint64_t ticket);
 /* The oldest step in flight; NULL when there is none. */
 struct scheduled_step *scheduler_oldest(struct scheduler *s);
+/* The masks of its masked sequences, for device_ops.constrain: asks events.on_mask. The steps
+ * before it were applied. masks has room for max_sequences, bits for max_sequences * n_words.
+ * Returns their number. */
+uint32_t scheduler_masks(struct scheduler *s, const struct scheduled_step *step, uint32_t n_words,
+                         struct row_mask *masks, uint32_t *bits);
 /* Its results, one per row that wants something, ascending. Results that don't match the step count
  * as a failure of the device. */
 void scheduler_apply(struct scheduler *s, struct scheduled_step *step,
@@ -108,5 +128,13 @@ void scheduler_apply(struct scheduler *s, struct scheduled_step *step,
 void scheduler_fail(struct scheduler *s, struct scheduled_step *step, int64_t now_us);
 
 void scheduler_stats(const struct scheduler *s, struct scheduler_stats *out);
+
+/* When a request of the tenant that is refused now might be taken: what waits before it at the
+ * predicted speed. 1000 to 60000. */
+int64_t scheduler_retry_after_ms(const struct scheduler *s, uint64_t tenant);
+
+/* NULL: pages, counts and cache agree with the sequences; else what doesn't (static text). For
+ * tests: looks at everything. */
+const char *scheduler_check(const struct scheduler *s);
 
 #endif

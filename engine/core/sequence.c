@@ -19,21 +19,17 @@ uint32_t sequence_pages_missing(const struct sequence *s)
     return all > s->n_pages ? all - s->n_pages : 0;
 }
 
-void sequence_list_init(struct sequence *head)
+void sequence_insert_before(struct sequence_list *l, struct sequence *at, struct sequence *s)
 {
-    head->prev = head->next = head;
-}
-
-void sequence_insert_before(struct sequence *at, struct sequence *s)
-{
-    s->prev = at->prev;
+    s->prev = at != NULL ? at->prev : l->last;
     s->next = at;
-    s->prev->next = s->next->prev = s;
+    *(s->prev != NULL ? &s->prev->next : &l->first) = s;
+    *(at != NULL ? &at->prev : &l->last) = s;
 }
 
-void sequence_unlink(struct sequence *s)
+void sequence_unlink(struct sequence_list *l, struct sequence *s)
 {
-    s->prev->next = s->next;
-    s->next->prev = s->prev;
+    *(s->prev != NULL ? &s->prev->next : &l->first) = s->next;
+    *(s->next != NULL ? &s->next->prev : &l->last) = s->prev;
     s->prev = s->next = NULL;
 }

@@ -8,17 +8,23 @@
 #include <stdint.h>
 
 #include "engine/core/device.h"
-#include "engine/core/pages.h"
+#include "engine/core/prefix_cache.h"
 #include "engine/core/sampler.h"
 
 enum sequence_state {
     SEQUENCE_WAITING,   /* never admitted */
     SEQUENCE_RUNNING,   /* has a slot */
-    SEQUENCE_PREEMPTED, /* was running; gave its pages back, will be recomputed */
+    SEQUENCE_PREEMPTED, /* was running; gave its place back, will be recomputed */
     SEQUENCE_ENDED      /* its end was reported; steps in flight may still carry its rows */
 };
 
 #define PRIORITY_CLASSES 3 /* 0 first: interactive, ordinary, whenever there is room */
+
+struct fair_node;
+
+struct sequence_list {
+    struct sequence *first, *last;
+};
 
 struct sequence {
     /* The caller's, before scheduler_submit. */
@@ -33,7 +39,8 @@ struct sequence {
     uint32_t adapter; /* as step_sequence.adapter */
     bool masked;      /* every token is sampled under a mask that events.on_mask gives */
     /* A further choice of the same prompt: not admitted before the leader's prompt is computed (or
-     * the leader has ended), so that it finds the prompt's pages. NULL: none. */
+     * the leader has ended), so that it finds the prompt's pages. Submitted before, and not ended
+     * yet. NULL: none. */
     struct sequence *leader;
 
     /* The caller's, at any time: while true it gets no rows, since nobody takes its output. */
@@ -41,23 +48,31 @@ struct sequence {
 
     /* The scheduler's. */
     enum sequence_state state;
-    struct sequence *prev, *next;
-    uint64_t round; /* turn in the waiting queue */
-    uint64_t age;   /* order of first admission: lower is older, and is preempted later */
+    struct sequence *prev, *next; /* in running or in its project's waiting ones */
+    struct fair_node *project_node;
+    uint64_t arrival;     /* order of submission */
+    uint64_t age;         /* order of first admission: lower is older; UINT64_MAX: none yet */
+    uint32_t level;       /* class after aging, of its last admission */
+    uint32_t n_followers; /* waiting sequences that name it as their leader */
 
     int32_t *tokens; /* prompt, then output; room for `limit` */
     uint32_t n_prompt, n_tokens, limit;
     uint32_t n_computed; /* positions in KV, or in a step in flight that puts them there */
+    uint32_t n_scored;   /* prompt rows whose scores were reported */
     uint32_t n_pending;  /* samples in flight: tokens that will be at n_tokens and after */
     uint64_t pending_ticket;
     uint32_t pending_row; /* where the last of them comes from */
     uint32_t n_in_flight; /* steps in flight with rows of this sequence */
     uint32_t n_planned;   /* rows in the step being built */
+    uint64_t waiting_ns;  /* its part of its project's */
 
     uint32_t slot;
     bool slot_is_new; /* the device has not been told its sampling yet */
     uint32_t *pages;  /* its page table; room for `limit` positions */
     uint32_t n_pages;
+    bool uses_cache; /* its pages are found in, and put into, the prefix cache */
+    struct prefix_chain chain;
+    struct cache_domain domain; /* where the cache is off: of this prompt's choices alone */
 
     bool not_finite; /* ended because its logits held a NaN or an infinity */
     bool prefilled;  /* the whole prompt was computed once: it counts, also after a preemption */
@@ -79,9 +94,14 @@ static inline uint32_t sequence_pages_for(uint32_t n_positions)
 /* Pages that its known tokens still need. */
 uint32_t sequence_pages_missing(const struct sequence *s);
 
-/* Ring lists with a head of the same type. */
-void sequence_list_init(struct sequence *head);
-void sequence_insert_before(struct sequence *at, struct sequence *s);
-void sequence_unlink(struct sequence *s);
+/* Its next rows sample or decode: nothing of prompt or of recomputed output is left but one row. */
+static inline bool sequence_is_decoding(const struct sequence *s)
+{
+    return sequence_rows_left(s) == 1;
+}
+
+/* `at` NULL: at the end. */
+void sequence_insert_before(struct sequence_list *l, struct sequence *at, struct sequence *s);
+void sequence_unlink(struct sequence_list *l, struct sequence *s);
 
 #endif

@@ -4,14 +4,30 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/size.h"
+
+static int64_t clock_us(void *arg)
+{
+    (void)arg;
+    return clock_mono_ns() / 1000;
+}
 
 enum status stepper_init(struct stepper *t, struct scheduler *scheduler, struct device *device,
-                         uint32_t max_rows)
+                         const struct stepper_limits *limits)
 {
-    *t = (struct stepper){.scheduler = scheduler, .device = device};
-    t->output.results = calloc(max_rows, sizeof t->output.results[0]);
-    t->output.tops = calloc((size_t)max_rows * TOP_LOGPROBS_MAX, sizeof t->output.tops[0]);
-    if (t->output.results != NULL && t->output.tops != NULL)
+    size_t n_bits;
+
+    *t = (struct stepper){.scheduler = scheduler,
+                          .device = device,
+                          .now_us = clock_us,
+                          .n_words = (limits->n_vocab + 31) / 32};
+    if (!size_mul(limits->max_sequences, t->n_words, &n_bits))
+        return ST_NO_MEMORY;
+    t->output.results = calloc(limits->max_rows, sizeof t->output.results[0]);
+    t->output.tops = calloc((size_t)limits->max_rows * TOP_LOGPROBS_MAX, sizeof t->output.tops[0]);
+    t->masks = calloc(limits->max_sequences, sizeof t->masks[0]);
+    t->bits = calloc(n_bits, sizeof t->bits[0]);
+    if (t->output.results != NULL && t->output.tops != NULL && t->masks != NULL && t->bits != NULL)
         return ST_OK;
     stepper_dispose(t);
     return ST_NO_MEMORY;
@@ -21,12 +37,9 @@ void stepper_dispose(struct stepper *t)
 {
     free(t->output.results);
     free(t->output.tops);
-    t->output = (struct step_output){0};
-}
-
-static int64_t now_us(void)
-{
-    return clock_mono_ns() / 1000;
+    free(t->masks);
+    free(t->bits);
+    *t = (struct stepper){0};
 }
 
 static enum status set_slots(struct stepper *t, struct scheduled_step *step)
@@ -50,7 +63,7 @@ static void fail_step(struct stepper *t, struct scheduled_step *step, enum statu
 {
     log_error(NULL, "engine.step", "device=%s status=%s sequences=%u",
               t->device->ops->describe(t->device), status_name(status), step->n_entries);
-    scheduler_fail(t->scheduler, step, now_us());
+    scheduler_fail(t->scheduler, step, t->now_us(t->clock_arg));
 }
 
 static void submit_all(struct stepper *t)
@@ -58,7 +71,7 @@ static void submit_all(struct stepper *t)
     struct scheduled_step *step;
     uint64_t ticket;
 
-    while ((step = scheduler_build(t->scheduler, now_us())) != NULL) {
+    while ((step = scheduler_build(t->scheduler, t->now_us(t->clock_arg))) != NULL) {
         enum status status = set_slots(t, step);
 
         if (status == ST_OK)
@@ -70,19 +83,45 @@ static void submit_all(struct stepper *t)
     }
 }
 
+/* The steps before it were applied: what its masks depend on is known. */
+static void constrain(struct stepper *t, struct scheduled_step *step)
+{
+    uint32_t n;
+
+    if (step->is_constrained)
+        return;
+    step->is_constrained = true;
+    n = scheduler_masks(t->scheduler, step, t->n_words, t->masks, t->bits);
+    if (n > 0)
+        step->constrained = t->device->ops->constrain(t->device, step->ticket, t->masks, n);
+}
+
+/* A step whose masks were refused is still in the device and has to be completed. */
+static void complete(struct stepper *t, struct scheduled_step *step)
+{
+    enum status status = t->device->ops->complete(t->device, step->ticket, &t->output);
+
+    if (status == ST_OK)
+        status = step->constrained;
+    if (status == ST_OK)
+        scheduler_apply(t->scheduler, step, &t->output, t->now_us(t->clock_arg));
+    else
+        fail_step(t, step, status);
+}
+
 bool stepper_turn(struct stepper *t)
 {
     struct scheduled_step *step;
-    enum status status;
 
     submit_all(t);
     step = scheduler_oldest(t->scheduler);
     if (step == NULL)
         return false;
-    status = t->device->ops->complete(t->device, step->ticket, &t->output);
-    if (status == ST_OK)
-        scheduler_apply(t->scheduler, step, &t->output, now_us());
-    else
-        fail_step(t, step, status);
+    constrain(t, step);
+    complete(t, step);
+    /* The device may have come to the end of the next one already, and wait for its masks. */
+    step = scheduler_oldest(t->scheduler);
+    if (step != NULL)
+        constrain(t, step);
     return true;
 }

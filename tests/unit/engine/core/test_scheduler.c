@@ -87,7 +87,10 @@ static void rig_open(struct rig *r, const struct scheduler_config *cfg)
     r->random = 1;
     assert_int_equal(fake_device_ops.open(&device, &r->device, NULL), ST_OK);
     assert_int_equal(scheduler_new(cfg, &events, r, &r->scheduler), ST_OK);
-    assert_int_equal(stepper_init(&r->stepper, r->scheduler, r->device, scheduler_max_rows(cfg)),
+    assert_int_equal(stepper_init(&r->stepper, r->scheduler, r->device,
+                                  &(struct stepper_limits){.max_rows = scheduler_max_rows(cfg),
+                                                           .max_sequences = cfg->max_sequences,
+                                                           .n_vocab = FAKE_DEVICE_VOCAB}),
                      ST_OK);
 }
 
@@ -384,7 +387,8 @@ static void test_the_oldest_gets_a_row_in_every_step(void **state)
     uint32_t alone = 16 / 8 + 60 - 1;
 
     (void)state;
-    assert_int_equal(turns_of_the_oldest(1), alone);
+    /* Its prompt's second chunk shares its step with a shorter prompt. */
+    assert_in_range(turns_of_the_oldest(1), alone, alone + 1);
     /* With two in flight a preemption costs it the step that has to drain. */
     assert_in_range(turns_of_the_oldest(2), alone, alone + 8);
 }

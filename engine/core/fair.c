@@ -1,0 +1,228 @@
+#include "engine/core/fair.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+void fair_init(struct fair *f)
+{
+    *f = (struct fair){0};
+    for (uint32_t i = 0; i < PRIORITY_CLASSES; i++)
+        f->classes[i].weight = FAIR_WEIGHT;
+}
+
+/* ---- the tree ---- */
+
+/* Where a child that becomes ready begins, at least. */
+static uint64_t active_minimum(const struct fair_node *parent)
+{
+    const struct fair_node *least = NULL;
+
+    if (parent->n_ready == 0)
+        return parent->last_chosen;
+    for (const struct fair_node *n = parent->first; n != NULL; n = n->next)
+        if (n->n_ready > 0 && (least == NULL || fair_lead(n, least) < 0))
+            least = n;
+    return least->counter;
+}
+
+static struct fair_node *add_child(struct fair_node *parent, uint64_t id)
+{
+    struct fair_node *n = calloc(1, sizeof *n);
+
+    if (n == NULL)
+        return NULL;
+    n->parent = parent;
+    n->id = id;
+    n->weight = FAIR_WEIGHT;
+    n->counter = active_minimum(parent);
+    n->prev = parent->last;
+    if (parent->last != NULL)
+        parent->last->next = n;
+    else
+        parent->first = n;
+    parent->last = n;
+    parent->n_idle++;
+    return n;
+}
+
+static void remove_child(struct fair_node *n)
+{
+    struct fair_node *parent = n->parent;
+
+    assert(n->n_live == 0 && n->n_waiting == 0 && n->n_running == 0 && n->n_pages == 0);
+    while (n->first != NULL)
+        remove_child(n->first);
+    *(n->prev != NULL ? &n->prev->next : &parent->first) = n->next;
+    *(n->next != NULL ? &n->next->prev : &parent->last) = n->prev;
+    parent->n_idle--;
+    free(n);
+}
+
+void fair_dispose(struct fair *f)
+{
+    for (uint32_t i = 0; i < PRIORITY_CLASSES; i++)
+        while (f->classes[i].first != NULL)
+            remove_child(f->classes[i].first);
+}
+
+/* A few hundred tenants at most have requests in one engine: a walk is quick. */
+static struct fair_node *find(const struct fair_node *parent, uint64_t id)
+{
+    struct fair_node *n = parent->first;
+
+    while (n != NULL && n->id != id)
+        n = n->next;
+    return n;
+}
+
+/* Forgets idle children that would return with what they have, and above the bound those that owe
+ * least. */
+static void forget_idle(struct fair_node *parent)
+{
+    uint64_t minimum = active_minimum(parent);
+    struct fair_node *next, *least;
+
+    for (struct fair_node *n = parent->first; n != NULL; n = next) {
+        next = n->next;
+        if (n->n_live == 0 && (int64_t)(n->counter - minimum) <= 0)
+            remove_child(n);
+    }
+    while (parent->n_idle > FAIR_IDLE_MAX) {
+        least = NULL;
+        for (struct fair_node *n = parent->first; n != NULL; n = n->next)
+            if (n->n_live == 0 && (least == NULL || fair_lead(n, least) < 0))
+                least = n;
+        remove_child(least);
+    }
+}
+
+static struct fair_node *find_or_add(struct fair_node *parent, uint64_t id)
+{
+    struct fair_node *n = find(parent, id);
+
+    return n != NULL ? n : add_child(parent, id);
+}
+
+static void enter(struct fair_node *n)
+{
+    if (n->n_live++ == 0 && n->parent != NULL)
+        n->parent->n_idle--;
+}
+
+enum status fair_join(struct fair *f, const struct sequence *q, struct fair_node **out)
+{
+    struct fair_node *class, *tenant, *project;
+
+    assert(q->priority < PRIORITY_CLASSES);
+    class = &f->classes[q->priority];
+    tenant = find_or_add(class, q->tenant);
+    if (tenant == NULL)
+        return ST_NO_MEMORY;
+    project = find_or_add(tenant, q->project);
+    if (project == NULL) {
+        forget_idle(class);
+        return ST_NO_MEMORY;
+    }
+    tenant->weight = q->weight == 0 ? 1 : q->weight > FAIR_WEIGHT_MAX ? FAIR_WEIGHT_MAX : q->weight;
+    for (struct fair_node *n = project; n != NULL; n = n->parent)
+        enter(n);
+    *out = project;
+    return ST_OK;
+}
+
+void fair_leave(struct fair_node *project)
+{
+    struct fair_node *tenant = project->parent, *class = tenant->parent;
+
+    for (struct fair_node *n = project; n != NULL; n = n->parent) {
+        assert(n->n_live > 0);
+        if (--n->n_live == 0 && n->parent != NULL)
+            n->parent->n_idle++;
+    }
+    if (project->n_live == 0)
+        forget_idle(tenant);
+    if (tenant->n_live == 0)
+        forget_idle(class);
+}
+
+/* ---- counters ---- */
+
+static void lift(struct fair_node *n)
+{
+    uint64_t minimum = active_minimum(n->parent);
+
+    if ((int64_t)(n->counter - minimum) < 0)
+        n->counter = minimum;
+}
+
+void fair_set_ready(struct fair_node *project, bool ready)
+{
+    struct fair_node *tenant = project->parent;
+
+    if (ready == (project->n_ready > 0))
+        return;
+    if (!ready) {
+        project->n_ready = 0;
+        if (--tenant->n_ready == 0)
+            tenant->parent->n_ready--;
+        return;
+    }
+    lift(project);
+    project->n_ready = 1;
+    if (tenant->n_ready == 0) {
+        lift(tenant);
+        tenant->parent->n_ready++;
+    }
+    tenant->n_ready++;
+}
+
+void fair_choose(struct fair_node *project)
+{
+    struct fair_node *tenant = project->parent;
+
+    tenant->last_chosen = project->counter;
+    tenant->parent->last_chosen = tenant->counter;
+}
+
+void fair_charge(struct fair_node *project, uint64_t cost)
+{
+    struct fair_node *tenant = project->parent;
+
+    project->counter += cost * FAIR_TOKEN;
+    tenant->counter += cost * FAIR_TOKEN * FAIR_WEIGHT / tenant->weight;
+}
+
+const struct fair_node *fair_tenant(const struct fair *f, uint32_t class, uint64_t tenant)
+{
+    return find(&f->classes[class], tenant);
+}
+
+/* Brothers by their counters. In two classes by the distance to each class's own. */
+static int compare(const struct fair_node *a, const struct fair_node *b)
+{
+    int64_t lead = fair_lead(a, b);
+
+    if (a->parent != b->parent)
+        lead = (int64_t)(a->counter - a->parent->last_chosen) -
+               (int64_t)(b->counter - b->parent->last_chosen);
+    return lead < 0 ? -1 : lead > 0;
+}
+
+int fair_compare(const struct fair_node *project_a, const struct fair_node *project_b)
+{
+    int by_tenant = compare(project_a->parent, project_b->parent);
+
+    if (by_tenant != 0 || project_a->parent != project_b->parent)
+        return by_tenant;
+    return compare(project_a, project_b);
+}
+
+uint64_t fair_share(const struct fair_node *node, uint64_t amount)
+{
+    uint64_t all = 0;
+
+    for (const struct fair_node *n = node->parent->first; n != NULL; n = n->next)
+        if (n->n_live > 0)
+            all += n->weight;
+    return all == 0 ? amount : amount * node->weight / all;
+}

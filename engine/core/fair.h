@@ -1,0 +1,81 @@
+/* Who was served how much: virtual token counters, after Sheng et al., "Fairness in Serving Large
+ * Language Models" (OSDI 2024), in a tree of three levels: a class, its tenants, their projects.
+ * Each node counts the service below it, divided by its weight; among brothers the lowest counter
+ * is served first. Classes don't share with each other: a class's counters mean nothing in
+ * another.
+ *
+ * One that has nothing to be served with doesn't bank the time: when it is ready again its counter
+ * is lifted to the least of its ready brothers', or, where none is ready, to that of the brother
+ * chosen last. What it owes it keeps: an idle node is forgotten only when its counter isn't above
+ * the one that it would return with, or, above FAIR_IDLE_MAX of them, the one that owes least.
+ *
+ * Integers only. Counters are compared by signed difference, so that they may wrap. Nodes live
+ * while a sequence of theirs does. Belongs to the scheduler's thread; the token path allocates
+ * nothing. */
+#ifndef ENGINE_CORE_FAIR_H
+#define ENGINE_CORE_FAIR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "engine/core/sequence.h"
+
+#define FAIR_TOKEN      1024u    /* a token's worth of a counter at the ordinary weight */
+#define FAIR_WEIGHT     1000u    /* the ordinary weight */
+#define FAIR_WEIGHT_MAX 1000000u /* so that a token costs at least 1 */
+#define FAIR_IDLE_MAX   1024u    /* idle nodes remembered under one parent */
+
+struct fair_node {
+    struct fair_node *parent;       /* NULL: a class */
+    struct fair_node *first, *last; /* its children, in no order */
+    struct fair_node *prev, *next;  /* brothers */
+    uint64_t id;                    /* of the tenant or project */
+    uint32_t weight;                /* 1 to FAIR_WEIGHT_MAX */
+    uint64_t counter;               /* service by weight; mod 2^64 */
+    uint64_t last_chosen;           /* counter of the child chosen last */
+    uint32_t n_ready;               /* ready children; of a project: 1 while it is ready itself */
+    uint32_t n_idle;                /* children without sequences */
+    uint32_t n_live, n_running;     /* sequences below it */
+    uint64_t n_pages;               /* KV pages that they hold */
+    struct sequence_list waiting;   /* of a project: by arrival, preempted ones included */
+    uint32_t n_waiting;             /* sequences below it that wait */
+    uint64_t waiting_ns;            /* predicted work of those */
+};
+
+struct fair {
+    struct fair_node classes[PRIORITY_CLASSES];
+};
+
+void fair_init(struct fair *f);
+/* No sequence is left. */
+void fair_dispose(struct fair *f);
+
+/* A sequence comes: finds or makes its project's node. The tenant's weight is the newest one.
+ * ST_NO_MEMORY. */
+MUST_CHECK enum status fair_join(struct fair *f, const struct sequence *q, struct fair_node **out);
+/* It has gone: the node may be gone as well. */
+void fair_leave(struct fair_node *project);
+
+/* A project has something that could be admitted now, or has not: the one that becomes ready is
+ * lifted, and so is its tenant. */
+void fair_set_ready(struct fair_node *project, bool ready);
+/* Something of the project was admitted. */
+void fair_choose(struct fair_node *project);
+/* `cost` tokens' worth of work for the project. */
+void fair_charge(struct fair_node *project, uint64_t cost);
+
+/* The tenant of a class, NULL when it has no node. */
+const struct fair_node *fair_tenant(const struct fair *f, uint32_t class, uint64_t tenant);
+/* What a's counter is above b's; the two are brothers. */
+static inline int64_t fair_lead(const struct fair_node *a, const struct fair_node *b)
+{
+    return (int64_t)(a->counter - b->counter);
+}
+/* Below 0: a comes first. By tenant, then by project; of two classes by what each is ahead of its
+ * own class. */
+int fair_compare(const struct fair_node *project_a, const struct fair_node *project_b);
+/* A node's part of `amount` by weight among its brothers with sequences. */
+uint64_t fair_share(const struct fair_node *node, uint64_t amount);
+
+#endif

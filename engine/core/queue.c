@@ -1,0 +1,169 @@
+#include "engine/core/queue.h"
+
+#include <assert.h>
+#include <stddef.h>
+
+/* Every project, whatever its class and tenant. */
+#define FOR_EACH_PROJECT(w, p)                                                                     \
+    for (uint32_t c_ = 0; c_ < PRIORITY_CLASSES; c_++)                                             \
+        for (struct fair_node *t_ = (w)->fair.classes[c_].first; t_ != NULL; t_ = t_->next)        \
+            for (struct fair_node *p = t_->first; p != NULL; p = p->next)
+
+void queue_init(struct queue *w, int64_t age_up_us)
+{
+    *w = (struct queue){.age_up_us = age_up_us, .next_deadline_us = INT64_MAX};
+    fair_init(&w->fair);
+}
+
+void queue_dispose(struct queue *w)
+{
+    fair_dispose(&w->fair);
+}
+
+static uint32_t *count_of(struct queue *w, const struct sequence *q)
+{
+    return q->state == SEQUENCE_PREEMPTED ? &w->n_preempted : &w->n_waiting;
+}
+
+void queue_push(struct queue *w, struct sequence *q)
+{
+    struct sequence_list *l = &q->project_node->waiting;
+    struct sequence *before = l->last, *at = NULL;
+
+    while (before != NULL && before->arrival > q->arrival) {
+        at = before;
+        before = before->prev;
+    }
+    sequence_insert_before(l, at, q);
+    for (struct fair_node *n = q->project_node; n != NULL; n = n->parent) {
+        n->n_waiting++;
+        n->waiting_ns += q->waiting_ns;
+    }
+    w->work_ns += q->waiting_ns;
+    ++*count_of(w, q);
+    if (q->state == SEQUENCE_WAITING && q->queue_deadline_us != 0 &&
+        q->queue_deadline_us < w->next_deadline_us)
+        w->next_deadline_us = q->queue_deadline_us;
+}
+
+void queue_remove(struct queue *w, struct sequence *q)
+{
+    sequence_unlink(&q->project_node->waiting, q);
+    for (struct fair_node *n = q->project_node; n != NULL; n = n->parent) {
+        n->n_waiting--;
+        n->waiting_ns -= q->waiting_ns;
+    }
+    w->work_ns -= q->waiting_ns;
+    --*count_of(w, q);
+    if (q->project_node->waiting.first == NULL)
+        fair_set_ready(q->project_node, false);
+}
+
+uint32_t queue_level(const struct queue *w, const struct sequence *q, int64_t now_us)
+{
+    int64_t lifts = w->age_up_us > 0 ? (now_us - q->submitted_us) / w->age_up_us : 0;
+
+    return lifts >= (int64_t)q->priority ? 0 : q->priority - (uint32_t)lifts;
+}
+
+static struct sequence *first_ready(const struct fair_node *project)
+{
+    struct sequence *q = project->waiting.first;
+
+    while (q != NULL && (q->held || (q->leader != NULL && !q->leader->prefilled)))
+        q = q->next;
+    return q;
+}
+
+static bool is_before(const struct queue *w, const struct sequence *a, const struct sequence *b,
+                      int64_t now_us)
+{
+    uint32_t level_a = queue_level(w, a, now_us), level_b = queue_level(w, b, now_us);
+    int order;
+
+    if (level_a != level_b)
+        return level_a < level_b;
+    order = fair_compare(a->project_node, b->project_node);
+    return order != 0 ? order < 0 : a->arrival < b->arrival;
+}
+
+struct sequence *queue_next(struct queue *w, int64_t now_us)
+{
+    struct sequence *best = NULL;
+
+    FOR_EACH_PROJECT(w, p)
+    fair_set_ready(p, first_ready(p) != NULL);
+    /* Only now are all counters what they are compared by. */
+    FOR_EACH_PROJECT(w, p)
+    {
+        struct sequence *q = first_ready(p);
+
+        if (q != NULL && (best == NULL || is_before(w, q, best, now_us)))
+            best = q;
+    }
+    return best;
+}
+
+struct sequence *queue_oldest_preempted(const struct queue *w, int64_t now_us)
+{
+    struct sequence *oldest = NULL;
+    uint32_t best = PRIORITY_CLASSES;
+
+    if (w->n_preempted == 0)
+        return NULL;
+    FOR_EACH_PROJECT(w, p)
+    for (struct sequence *q = p->waiting.first; q != NULL; q = q->next) {
+        uint32_t level = queue_level(w, q, now_us);
+
+        if (q->state != SEQUENCE_PREEMPTED || q->held || level > best ||
+            (level == best && oldest->age < q->age))
+            continue;
+        oldest = q;
+        best = level;
+    }
+    return oldest;
+}
+
+struct sequence *queue_expired(struct queue *w, int64_t now_us)
+{
+    int64_t next = INT64_MAX;
+
+    if (now_us < w->next_deadline_us)
+        return NULL;
+    FOR_EACH_PROJECT(w, p)
+    for (struct sequence *q = p->waiting.first; q != NULL; q = q->next) {
+        if (q->state != SEQUENCE_WAITING || q->queue_deadline_us == 0)
+            continue;
+        if (q->queue_deadline_us <= now_us)
+            return q;
+        next = q->queue_deadline_us < next ? q->queue_deadline_us : next;
+    }
+    w->next_deadline_us = next;
+    return NULL;
+}
+
+uint32_t queue_tenant_waiting(const struct queue *w, uint64_t tenant)
+{
+    uint32_t n = 0;
+
+    for (uint32_t class = 0; class < PRIORITY_CLASSES; class ++) {
+        const struct fair_node *t = fair_tenant(&w->fair, class, tenant);
+
+        n += t != NULL ? t->n_waiting : 0;
+    }
+    return n;
+}
+
+uint64_t queue_work_before_ns(const struct queue *w, uint64_t tenant)
+{
+    uint64_t before = 0;
+
+    for (uint32_t class = 0; class < PRIORITY_CLASSES; class ++) {
+        const struct fair_node *t = fair_tenant(&w->fair, class, tenant);
+        uint64_t share = t != NULL ? fair_share(t, FAIR_WEIGHT) : 0;
+
+        if (t != NULL && t->waiting_ns > 0)
+            before += t->waiting_ns / (share > 0 ? share : 1) * FAIR_WEIGHT;
+    }
+    return before < w->work_ns ? before : w->work_ns;
+}

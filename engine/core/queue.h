@@ -1,0 +1,43 @@
+/* The requests that wait, preempted ones included, in the projects of the fair tree, and which of
+ * them is next: by class after aging, then by the counters of tenant and project, then by arrival.
+ * Belongs to the scheduler's thread. */
+#ifndef ENGINE_CORE_QUEUE_H
+#define ENGINE_CORE_QUEUE_H
+
+#include <stdint.h>
+
+#include "engine/core/fair.h"
+#include "engine/core/sequence.h"
+
+struct queue {
+    struct fair fair;
+    int64_t age_up_us; /* 0: never */
+    uint32_t n_waiting, n_preempted;
+    uint64_t work_ns;         /* predicted, of all that wait */
+    int64_t next_deadline_us; /* of the waiting ones, at the earliest; INT64_MAX: none */
+};
+
+void queue_init(struct queue *w, int64_t age_up_us);
+void queue_dispose(struct queue *w);
+
+/* Its state, SEQUENCE_WAITING or _PREEMPTED, says what it waits as; waiting_ns is filled. */
+void queue_push(struct queue *w, struct sequence *q);
+void queue_remove(struct queue *w, struct sequence *q);
+
+/* Its class now: every age_up_us of waiting lifts it by one. */
+uint32_t queue_level(const struct queue *w, const struct sequence *q, int64_t now_us);
+/* The next one that is neither held nor waits for its leader; NULL: none. Lifts the counters of
+ * those that have become ready. */
+struct sequence *queue_next(struct queue *w, int64_t now_us);
+/* The oldest by first admission of the preempted ones that are not held, of the best class. */
+struct sequence *queue_oldest_preempted(const struct queue *w, int64_t now_us);
+/* One that has never been admitted and whose deadline has passed; NULL: none. */
+struct sequence *queue_expired(struct queue *w, int64_t now_us);
+
+/* Of a tenant, all classes together. */
+uint32_t queue_tenant_waiting(const struct queue *w, uint64_t tenant);
+/* Predicted work that is served before a further request of the tenant would be: all that waits,
+ * or less, where its own at its share of the speed takes less. */
+uint64_t queue_work_before_ns(const struct queue *w, uint64_t tenant);
+
+#endif

@@ -185,11 +185,20 @@ static void fail_later(struct jobs *j, struct job *job)
     j->failed = job;
 }
 
-static void put_final(struct job *job)
+/* When the queue might take what it refuses now. */
+static uint32_t retry_after_ms(const struct jobs *j, enum status status, uint64_t tenant)
+{
+    if (status != ST_OVERLOADED && status != ST_TIMEOUT)
+        return 0;
+    return (uint32_t)scheduler_retry_after_ms(j->scheduler, tenant);
+}
+
+static void put_final(const struct jobs *j, struct job *job)
 {
     struct wire_final out;
 
     job_fill_final(job, &out);
+    out.retry_after_ms = retry_after_ms(j, job->status, job->choices[0].sequence.tenant);
     wire_put_final(&job->conn->finals, &out);
     /* Its id is free again, and nothing more may be said about it. */
     unlink_job(job);
@@ -209,7 +218,7 @@ static void on_end(void *arg, struct sequence *s, enum status status, enum engin
         put_text(j, c, finish);
     }
     if (job->n_ended == job->n_choices)
-        put_final(job);
+        put_final(j, job);
     else if (status != ST_OK && !job->is_ending)
         fail_later(j, job);
 }
@@ -303,9 +312,11 @@ static enum status refusal(enum status s)
                : ST_INTERNAL;
 }
 
-static void refuse(struct conn *c, const struct wire_submit *v, enum status s)
+static void refuse(const struct jobs *j, struct conn *c, const struct wire_submit *v, enum status s)
 {
-    struct wire_final out = {.job = v->job, .status = (uint16_t)refusal(s)};
+    struct wire_final out = {.job = v->job,
+                             .status = (uint16_t)refusal(s),
+                             .retry_after_ms = retry_after_ms(j, s, v->tenant)};
     char request[ID_HEX_BYTES];
 
     id_to_hex(&v->request, request);
@@ -330,7 +341,7 @@ enum status jobs_submit(struct jobs *j, struct conn *c, const struct wire_frame 
     else
         status = start(j, c, &v, now_us);
     if (status != ST_OK)
-        refuse(c, &v, status);
+        refuse(j, c, &v, status);
     return ST_OK;
 }
 

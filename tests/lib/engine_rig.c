@@ -151,9 +151,12 @@ void engine_rig_await_idle(struct engine_rig *r)
 static void take_prompt_samples(struct rig_job *j, const struct engine_delta *d)
 {
     assert(d->choice == 0 && d->len == 0 && d->finish == ENGINE_FINISH_NONE);
-    for (uint32_t i = 0; i < d->n_tokens; i++, j->n_prompt_samples++)
-        if (j->n_prompt_samples < COUNT_OF(j->prompt_ids))
-            j->prompt_ids[j->n_prompt_samples] = d->tokens[i].id;
+    for (uint32_t i = 0; i < d->n_tokens; i++, j->n_prompt_samples++) {
+        if (j->n_prompt_samples < COUNT_OF(j->prompt_samples))
+            j->prompt_samples[j->n_prompt_samples] =
+                (struct token_logprob){d->tokens[i].id, d->tokens[i].logprob};
+        j->n_prompt_tops += d->tokens[i].n_tops;
+    }
 }
 
 static void take_samples(struct rig_job *j, struct rig_choice *c, const struct engine_delta *d)

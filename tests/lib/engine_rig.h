@@ -52,7 +52,8 @@ struct rig_job {
     struct engine_job *job;
     struct rig_choice choices[RIG_CHOICES_MAX];
     uint32_t n_prompt_samples;
-    int32_t prompt_ids[64]; /* of the first of them */
+    struct token_logprob prompt_samples[128]; /* the first of them */
+    uint32_t n_prompt_tops;
     uint32_t n_frames;
     uint32_t cancel_after;     /* frames; 0: never */
     struct engine_usage usage; /* of the last on_delta */

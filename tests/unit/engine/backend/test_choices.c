@@ -266,6 +266,44 @@ static void test_a_prompt_alone_ends_every_choice_by_length(void **state)
     engine_rig_close(&r);
 }
 
+/* Of a prompt that takes several steps, with and without something after it. */
+static void check_scores(uint32_t n_choices, uint32_t max_tokens)
+{
+    struct engine_submit s = request(n_choices, max_tokens);
+    struct rig_job j = {0};
+    struct engine_rig r;
+    int32_t ids[100];
+
+    for (uint32_t i = 0; i < COUNT_OF(ids); i++)
+        ids[i] = (int32_t)(i * 7 % TINY_VOCAB);
+    rig_up(&r);
+    s.prompt = ids;
+    s.n_prompt = COUNT_OF(ids);
+    s.sampling.want_prompt_logprobs = true;
+    s.sampling.top_logprobs = 5;
+    assert_int_equal(rig_job_submit(&r, &j, &s), ST_OK);
+    rig_job_await(&r, &j);
+    assert_int_equal(j.end.status, ST_OK);
+    assert_int_equal(j.end.usage.prompt_tokens, COUNT_OF(ids));
+    assert_int_equal(j.end.usage.output_tokens, n_choices * max_tokens);
+    assert_int_equal(j.n_prompt_samples, COUNT_OF(ids) - 1);
+    assert_int_equal(j.n_prompt_tops, 5 * (COUNT_OF(ids) - 1));
+    for (uint32_t i = 1; i < COUNT_OF(ids); i++) {
+        assert_int_equal(j.prompt_samples[i - 1].id, ids[i]);
+        assert_true(j.prompt_samples[i - 1].logprob == fake_device_score(ids, i, ids[i]));
+    }
+    assert_int_equal(j.choices[0].n_samples, 0); /* not asked for */
+    rig_job_dispose(&j);
+    engine_rig_close(&r);
+}
+
+static void test_scores_of_the_prompt_come_once_each(void **state)
+{
+    (void)state;
+    check_scores(1, 0);
+    check_scores(3, 10);
+}
+
 static void test_a_cancel_in_the_middle_ends_all_choices(void **state)
 {
     struct engine_submit s = request(3, 400);
@@ -327,6 +365,7 @@ static void test_a_queue_without_room_for_all_choices_is_full(void **state)
     rig_job_await(&r, &j);
     assert_int_equal(j.end.status, ST_OVERLOADED);
     assert_int_equal(j.n_frames, 0);
+    assert_in_range(j.end.retry_after_ms, 1000, 60000);
     engine_rig_await_idle(&r);
     rig_job_dispose(&j);
     engine_rig_close(&r);
@@ -539,6 +578,7 @@ int main(void)
         cmocka_unit_test(test_stop_ids_end_the_choices_that_sample_them),
         cmocka_unit_test(test_samples_spell_the_text_of_their_choice),
         cmocka_unit_test(test_a_prompt_alone_ends_every_choice_by_length),
+        cmocka_unit_test(test_scores_of_the_prompt_come_once_each),
         cmocka_unit_test(test_a_cancel_in_the_middle_ends_all_choices),
         cmocka_unit_test(test_nan_in_one_choice_fails_its_job_alone_and_costs_nothing),
         cmocka_unit_test(test_a_queue_without_room_for_all_choices_is_full),

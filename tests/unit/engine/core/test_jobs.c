@@ -431,6 +431,7 @@ static void test_a_queue_without_room_for_all_choices_takes_none(void **state)
     assert_false(turn(&r));
     assert_int_equal(r.n_finals, 1);
     assert_int_equal(r.end.status, ST_OVERLOADED);
+    assert_in_range(r.end.retry_after_ms, 1000, 60000);
     v.n_choices = 3;
     r.n_finals = 0;
     submit(&r, &v);
@@ -599,6 +600,25 @@ static void test_the_deadline_in_the_queue_is_the_first_choices(void **state)
     assert_ptr_equal(r.conn.jobs->choices[1].sequence.leader, &r.conn.jobs->choices[0].sequence);
     assert_null(r.conn.jobs->choices[0].sequence.leader);
     run(&r);
+    rig_close(&r);
+}
+
+static void test_a_job_that_waited_too_long_ends_whole_and_says_when_to_retry(void **state)
+{
+    struct wire_submit v = request(3, 8);
+    struct rig r;
+
+    (void)state;
+    rig_open(&r, 8, 8);
+    v.queue_max_ms = 7;
+    submit(&r, &v);
+    r.now_us += 7001;
+    run(&r);
+    assert_int_equal(r.n_finals, 1);
+    assert_int_equal(r.end.status, ST_TIMEOUT);
+    assert_int_equal(r.end.prompt_tokens + r.end.output_tokens, 0);
+    assert_in_range(r.end.retry_after_ms, 1000, 60000);
+    assert_true(r.end.queue_us >= 7000);
     rig_close(&r);
 }
 
@@ -779,10 +799,9 @@ static void test_the_longest_stop_string_holds_back_no_more_than_the_queue_holds
     rig_close(&r);
 }
 
-static void test_scores_of_the_prompt_come_once_and_of_the_first_choice(void **state)
+static void test_scores_of_the_prompt_come_once_before_everything_else(void **state)
 {
-    struct wire_submit v = request(2, 4);
-    struct sequence *s;
+    struct wire_submit v = request(2, 3);
     struct rig r;
 
     (void)state;
@@ -790,21 +809,38 @@ static void test_scores_of_the_prompt_come_once_and_of_the_first_choice(void **s
     v.sampling.want_prompt_logprobs = true;
     v.sampling.top_logprobs = 1;
     submit(&r, &v);
+    assert_true(r.conn.jobs->choices[0].sequence.sampling.want_prompt_logprobs);
     assert_false(r.conn.jobs->choices[1].sequence.sampling.want_prompt_logprobs);
-    s = &r.conn.jobs->choices[0].sequence;
-    assert_true(s->sampling.want_prompt_logprobs);
-    for (uint32_t i = 1; i < COUNT_OF(prompt); i++) {
-        const struct token_logprob top = {prompt[i] + 1, -9.0f};
-        const struct token_sample t = {prompt[i], -(float)prompt[i], &top, 1};
-
-        jobs_events.on_score(&r.jobs, s, i, &t);
+    while (r.n_prompt_samples < COUNT_OF(prompt) - 1) {
+        assert_int_equal(r.prompt_tokens + r.output_tokens, 0); /* its prefill is not complete */
+        assert_true(turn(&r));
     }
-    listen_to_engine(&r);
+    run(&r);
     assert_int_equal(r.n_prompt_samples, COUNT_OF(prompt) - 1);
     assert_memory_equal(r.prompt_ids, prompt + 1, sizeof prompt - sizeof prompt[0]);
-    assert_int_equal(r.prompt_tokens, 0); /* its prefill is not complete */
-    cancel(&r, 1);
-    listen_to_engine(&r);
+    text_is(&r, 0, "...");
+    text_is(&r, 1, "...");
+    assert_int_equal(r.heard[0].n_samples, 0);
+    assert_int_equal(r.end.prompt_tokens, COUNT_OF(prompt));
+    rig_close(&r);
+}
+
+static void test_a_prompt_alone_has_scores_and_a_finish(void **state)
+{
+    struct wire_submit v = request(1, 0);
+    struct rig r;
+
+    (void)state;
+    rig_open(&r, 8, 8);
+    v.sampling.want_prompt_logprobs = true;
+    v.sampling.top_logprobs = 1;
+    submit(&r, &v);
+    run(&r);
+    assert_int_equal(r.n_prompt_samples, COUNT_OF(prompt) - 1);
+    assert_int_equal(text_is(&r, 0, "")->finish, ENGINE_FINISH_LENGTH);
+    assert_int_equal(r.end.status, ST_OK);
+    assert_int_equal(r.end.prompt_tokens, COUNT_OF(prompt));
+    assert_int_equal(r.end.output_tokens, 0);
     rig_close(&r);
 }
 
@@ -846,6 +882,7 @@ int main(void)
         cmocka_unit_test(test_stop_strings_are_not_looked_for_before_min_tokens),
         cmocka_unit_test(test_what_min_tokens_forbids_is_every_id_that_would_end_the_choice),
         cmocka_unit_test(test_the_deadline_in_the_queue_is_the_first_choices),
+        cmocka_unit_test(test_a_job_that_waited_too_long_ends_whole_and_says_when_to_retry),
         cmocka_unit_test(test_pages_are_of_the_salt_in_the_frame_and_of_this_engine),
         cmocka_unit_test(test_samples_wait_for_a_stop_string_that_does_not_come),
         cmocka_unit_test(test_no_sample_comes_of_a_token_that_a_stop_string_cut_off),
@@ -855,7 +892,8 @@ int main(void)
         cmocka_unit_test(test_half_an_emoji_at_the_end_brings_its_samples),
         cmocka_unit_test(test_tokens_without_text_have_no_sample),
         cmocka_unit_test(test_the_longest_stop_string_holds_back_no_more_than_the_queue_holds),
-        cmocka_unit_test(test_scores_of_the_prompt_come_once_and_of_the_first_choice),
+        cmocka_unit_test(test_scores_of_the_prompt_come_once_before_everything_else),
+        cmocka_unit_test(test_a_prompt_alone_has_scores_and_a_finish),
         cmocka_unit_test(test_a_step_with_many_samples_comes_in_several_frames),
     };
 

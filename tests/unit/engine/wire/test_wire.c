@@ -43,6 +43,8 @@ static const int32_t prompt[] = {1, 49151, 0, 7};
 static const int32_t stop_ids[] = {0, 5, 9000};
 static const struct logit_bias biases[] = {{2, -100.0f}, {3, 0.5f}, {49151, 100.0f}};
 
+static const char stop_text[WIRE_STOP_BYTES_MAX + 1] = "\n\n";
+
 static struct wire_submit submit_example(void)
 {
     return (struct wire_submit){
@@ -73,7 +75,7 @@ static struct wire_submit submit_example(void)
         .n_stop_ids = COUNT_OF(stop_ids),
         .stop_ids = stop_ids,
         .n_stops = 2,
-        .stops = {{"\n\n", 2, false}, {"END", 3, false}},
+        .stops = {{stop_text, 2, false}, {"END", 3, false}},
         .n_prompt = COUNT_OF(prompt),
         .prompt = prompt,
     };

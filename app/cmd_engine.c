@@ -38,6 +38,11 @@ static const char usage_text[] =
     "  --max-sequences N  most sequences in a step (default 64); further jobs wait\n"
     "  --prefill-rows N   prompt tokens in a step, beside the decodes (default 64)\n"
     "  --queue-max N      jobs that may wait (default 1024)\n"
+    "  --tenant-queue-max N  jobs of one tenant that may wait (default 256; 0: no bound)\n"
+    "  --step-ms N        predicted time of a step (default 50; 0: rows alone bound it)\n"
+    "  --age-up-ms N      waiting so long lifts a job by a class (default 10000; 0: never)\n"
+    "  --prefix-cache X   on (default) or off\n"
+    "  --prefix-cache-share N  thousandths of all pages that a tenant may keep (default 500)\n"
     "  --kv-mb N          memory for KV pages in MiB (default: four contexts, at most 512 MiB, at\n"
     "                     least one context)\n";
 
@@ -53,6 +58,11 @@ enum option_value {
     OPT_PREFILL_ROWS,
     OPT_QUEUE_MAX,
     OPT_KV_MB,
+    OPT_TENANT_QUEUE_MAX,
+    OPT_STEP_MS,
+    OPT_AGE_UP_MS,
+    OPT_PREFIX_CACHE,
+    OPT_PREFIX_CACHE_SHARE,
     OPT_HELP,
 };
 
@@ -68,13 +78,18 @@ static const struct option options[] = {
     {"prefill-rows", required_argument, NULL, OPT_PREFILL_ROWS},
     {"queue-max", required_argument, NULL, OPT_QUEUE_MAX},
     {"kv-mb", required_argument, NULL, OPT_KV_MB},
+    {"tenant-queue-max", required_argument, NULL, OPT_TENANT_QUEUE_MAX},
+    {"step-ms", required_argument, NULL, OPT_STEP_MS},
+    {"age-up-ms", required_argument, NULL, OPT_AGE_UP_MS},
+    {"prefix-cache", required_argument, NULL, OPT_PREFIX_CACHE},
+    {"prefix-cache-share", required_argument, NULL, OPT_PREFIX_CACHE_SHARE},
     {"help", no_argument, NULL, OPT_HELP},
     {NULL, 0, NULL, 0},
 };
 
 /* What options and configuration file say; text fields are borrowed. */
 struct settings {
-    const char *config_path, *model, *socket, *mode, *isa;
+    const char *config_path, *model, *socket, *mode, *isa, *prefix_cache;
     long long numbers[OPT_HELP]; /* by option; -1: not given */
     bool help;
 };
@@ -84,9 +99,16 @@ static const struct {
     enum option_value option;
     long long min, max, otherwise;
 } number_options[] = {
-    {OPT_THREADS, 0, 1024, 0},         {OPT_CONTEXT, 0, 1 << 24, 0},
-    {OPT_MAX_SEQUENCES, 1, 4096, 64},  {OPT_PREFILL_ROWS, 1, 65536, 64},
-    {OPT_QUEUE_MAX, 1, 1 << 20, 1024}, {OPT_KV_MB, 0, 1 << 20, 0},
+    {OPT_THREADS, 0, 1024, 0},
+    {OPT_CONTEXT, 0, 1 << 24, 0},
+    {OPT_MAX_SEQUENCES, 1, 4096, 64},
+    {OPT_PREFILL_ROWS, 1, 65536, 64},
+    {OPT_QUEUE_MAX, 1, 1 << 20, 1024},
+    {OPT_KV_MB, 0, 1 << 20, 0},
+    {OPT_TENANT_QUEUE_MAX, 0, 1 << 20, 256},
+    {OPT_STEP_MS, 0, 10000, 50},
+    {OPT_AGE_UP_MS, 0, 3600000, 10000},
+    {OPT_PREFIX_CACHE_SHARE, 0, 1000, 500},
 };
 
 static const char *option_name(int option)
@@ -129,6 +151,9 @@ static bool take_option(struct settings *s, int option, const char *value)
         return true;
     case OPT_ISA:
         s->isa = value;
+        return true;
+    case OPT_PREFIX_CACHE:
+        s->prefix_cache = value;
         return true;
     case OPT_HELP:
         s->help = true;
@@ -173,28 +198,40 @@ static void add_config(struct settings *s, const struct config *c)
     add_text(&s->socket, c->engine_socket);
     add_text(&s->mode, c->engine_mode);
     add_text(&s->isa, c->engine_isa);
+    add_text(&s->prefix_cache, c->engine_prefix_cache);
     add_number(s, OPT_THREADS, c->engine_threads);
     add_number(s, OPT_CONTEXT, c->model_context_tokens);
     add_number(s, OPT_MAX_SEQUENCES, c->engine_max_sequences);
     add_number(s, OPT_PREFILL_ROWS, c->engine_prefill_rows);
     add_number(s, OPT_QUEUE_MAX, c->engine_queue_max);
     add_number(s, OPT_KV_MB, c->engine_kv_mb);
+    add_number(s, OPT_TENANT_QUEUE_MAX, c->engine_tenant_queue_max);
+    add_number(s, OPT_STEP_MS, c->engine_step_ms);
+    add_number(s, OPT_AGE_UP_MS, c->engine_age_up_ms);
+    add_number(s, OPT_PREFIX_CACHE_SHARE, c->engine_prefix_cache_share);
+}
+
+static bool is_one_of(const char *option, const char *value, const char *a, const char *b)
+{
+    if (strcmp(value, a) == 0 || strcmp(value, b) == 0)
+        return true;
+    fprintf(stderr, "sluice engine: --%s is %s or %s, not %s\n", option, a, b, value);
+    return false;
 }
 
 static bool is_complete(struct settings *s)
 {
     add_text(&s->mode, "fast");
     add_text(&s->isa, "auto");
+    add_text(&s->prefix_cache, "on");
     for (size_t i = 0; i < COUNT_OF(number_options); i++)
         add_number(s, number_options[i].option, number_options[i].otherwise);
     if (s->model == NULL || s->socket == NULL) {
         fputs(usage_text, stderr);
         return false;
     }
-    if (strcmp(s->mode, "fast") == 0 || strcmp(s->mode, "exact") == 0)
-        return true;
-    fprintf(stderr, "sluice engine: --mode is fast or exact, not %s\n", s->mode);
-    return false;
+    return is_one_of("mode", s->mode, "fast", "exact") &&
+           is_one_of("prefix-cache", s->prefix_cache, "on", "off");
 }
 
 static int complain(const char *what)
@@ -230,7 +267,12 @@ static int serve(const struct settings *s)
         .context_tokens = (uint32_t)n[OPT_CONTEXT],
         .max_sequences = (uint32_t)n[OPT_MAX_SEQUENCES],
         .prefill_rows = (uint32_t)n[OPT_PREFILL_ROWS],
+        .step_ms = n[OPT_STEP_MS],
         .queue_max = (uint32_t)n[OPT_QUEUE_MAX],
+        .tenant_queue_max = (uint32_t)n[OPT_TENANT_QUEUE_MAX],
+        .age_up_ms = n[OPT_AGE_UP_MS],
+        .prefix_cache = strcmp(s->prefix_cache, "on") == 0,
+        .prefix_cache_permille = (uint32_t)n[OPT_PREFIX_CACHE_SHARE],
         .kv_bytes = (size_t)n[OPT_KV_MB] << 20,
         .depth = CPU_DEPTH,
         .credit_bytes = CREDIT_BYTES,

@@ -31,6 +31,11 @@ struct config {
     int64_t engine_prefill_rows;
     int64_t engine_kv_mb; /* 0: the engine's default */
     int64_t engine_queue_max;
+    int64_t engine_tenant_queue_max;   /* 0: engine_queue_max alone */
+    int64_t engine_step_ms;            /* 0: only engine_prefill_rows bounds a step */
+    int64_t engine_age_up_ms;          /* 0: never */
+    char *engine_prefix_cache;         /* "on", "off" */
+    int64_t engine_prefix_cache_share; /* thousandths */
 
     /* server */
     char *listen;

@@ -13,6 +13,7 @@
 
 static const char *const modes[] = {"fast", "exact", NULL};
 static const char *const isas[] = {"auto", "scalar", "avx2", "avx512", NULL};
+static const char *const switches[] = {"on", "off", NULL};
 static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
 
 #define AT(field) offsetof(struct config, field)
@@ -87,6 +88,21 @@ const struct config_key config_keys[] = {
                "Memory for KV pages, in MiB. 0: four full contexts, or 512 MiB if that is less."),
     ENGINE_INT("engine.queue_max", engine_queue_max, "1024", 1, 1 << 20,
                "Jobs that may wait in the engine; more are answered with 503."),
+    ENGINE_INT("engine.tenant_queue_max", engine_tenant_queue_max, "256", 0, 1 << 20,
+               "Jobs of one tenant that may wait in the engine. 0: `engine.queue_max` alone."),
+    ENGINE_INT("engine.step_ms", engine_step_ms, "50", 0, 10000,
+               "Time that a step may take by the engine's own prediction: prompts get what the "
+               "running streams leave of it, and at least 16 tokens. 0: only "
+               "`engine.prefill_rows` bounds it."),
+    ENGINE_INT("engine.age_up_ms", engine_age_up_ms, "10000", 0, 3600000,
+               "A request that waits so long counts as one of the next higher priority class. 0: "
+               "never."),
+    CHOICE("engine.prefix_cache", engine_prefix_cache, "on", switches,
+           "Keeps KV pages for prompts of the same tenant that begin alike. `off`: only the "
+           "choices of one request share theirs."),
+    ENGINE_INT("engine.prefix_cache_share", engine_prefix_cache_share, "500", 0, 1000,
+               "Most KV pages that one tenant may leave in the prefix cache, in thousandths of "
+               "all."),
 
     TEXT("server.listen", listen, "127.0.0.1", 1, 255, "Address of the API's listeners."),
     INT("server.port", port, "8080", 1, 65535, "HTTP/1.1 and cleartext HTTP/2."),

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "engine/core/calibrate.h"
 #include "engine/core/kv_plan.h"
 #include "engine/core/listener.h"
 #include "engine/core/process_state.h"
@@ -27,6 +28,12 @@ static struct scheduler_config scheduler_config(const struct engine_process *p)
                                      .max_context = p->context_tokens,
                                      .n_pages = p->n_pages,
                                      .queue_max = p->cfg.queue_max,
+                                     .tenant_queue_max = p->cfg.tenant_queue_max,
+                                     .step_us = p->cfg.step_ms * 1000,
+                                     .cost = p->cost,
+                                     .age_up_us = p->cfg.age_up_ms * 1000,
+                                     .prefix_cache = p->cfg.prefix_cache,
+                                     .prefix_cache_permille = p->cfg.prefix_cache_permille,
                                      .depth = p->cfg.depth};
 }
 
@@ -63,6 +70,26 @@ static enum status open_device(struct engine_process *p, struct reason *why)
                  plan.kv_page_bytes, plan.kv_page_bytes * p->n_pages >> 20,
                  (unsigned long long)p->n_pages * KV_PAGE_TOKENS);
     return s;
+}
+
+static enum status learn_cost(struct engine_process *p, struct reason *why)
+{
+    const struct scheduler_config rows = scheduler_config(p);
+    const struct calibrate_limits limits = {.max_rows = scheduler_max_rows(&rows),
+                                            .max_context = p->context_tokens,
+                                            .n_pages = p->n_pages};
+    enum status s = ST_OK;
+
+    if (p->cfg.cost != NULL)
+        p->cost = *p->cfg.cost;
+    else
+        s = calibrate(p->device, &limits, &p->cost);
+    if (s != ST_OK)
+        return fail(why, s, "the device failed while its speed was measured");
+    log_info(NULL, "engine.cost", "base_us=%llu row_us=%llu attended_ns=%llu logits_us=%llu",
+             (unsigned long long)p->cost.base_ns / 1000, (unsigned long long)p->cost.row_ns / 1000,
+             (unsigned long long)p->cost.attended_ns, (unsigned long long)p->cost.logits_ns / 1000);
+    return ST_OK;
 }
 
 static enum status open_scheduler(struct engine_process *p)
@@ -111,6 +138,8 @@ static enum status open_all(struct engine_process *p, struct reason *why)
         s = choose_context(p, why);
     if (s == ST_OK)
         s = open_device(p, why);
+    if (s == ST_OK)
+        s = learn_cost(p, why);
     if (s == ST_OK) {
         s = open_scheduler(p);
         if (s != ST_OK)

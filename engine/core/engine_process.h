@@ -8,10 +8,12 @@
 #ifndef ENGINE_CORE_ENGINE_PROCESS_H
 #define ENGINE_CORE_ENGINE_PROCESS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
+#include "engine/core/cost.h"
 #include "engine/core/device.h"
 
 struct engine_process;
@@ -27,9 +29,15 @@ struct engine_process_config {
     unsigned n_threads;      /* 0: the device's choice */
     uint32_t context_tokens; /* 0: the file's own */
     uint32_t max_sequences;
-    uint32_t prefill_rows; /* prompt tokens in a step, beside the decodes */
-    uint32_t queue_max;    /* jobs that wait */
-    size_t kv_bytes;       /* 0: a default, see kv_plan.h */
+    uint32_t prefill_rows;     /* prompt tokens in a step, beside the decodes */
+    int64_t step_ms;           /* predicted time of a step; 0: only prefill_rows bounds it */
+    const struct cost *cost;   /* of steps; NULL: measured at start */
+    uint32_t queue_max;        /* jobs that wait */
+    uint32_t tenant_queue_max; /* of one tenant; 0: queue_max alone */
+    int64_t age_up_ms;         /* waiting so long lifts a job by a class; 0: never */
+    bool prefix_cache;
+    uint32_t prefix_cache_permille; /* of all pages: most cached ones of one tenant */
+    size_t kv_bytes;                /* 0: a default, see kv_plan.h */
     uint32_t depth;        /* steps in flight: 1 for a device that computes in `complete` */
     uint64_t credit_bytes; /* frames a gateway may be behind */
     int64_t drain_ms;      /* longest wait for running jobs at a stop */

@@ -20,6 +20,7 @@ struct engine_process {
     struct tokenizer *tokenizer;
     struct device *device;
     uint32_t context_tokens, n_pages;
+    struct cost cost;
     struct scheduler *scheduler;
     struct stepper stepper;
     struct jobs jobs;

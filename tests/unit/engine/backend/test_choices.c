@@ -304,6 +304,53 @@ static void test_scores_of_the_prompt_come_once_each(void **state)
     check_scores(3, 10);
 }
 
+/* The same prompt again; how much of it was found in the cache. */
+static uint32_t cached_with_salt(struct engine_rig *r, uint8_t salt, bool want_scores)
+{
+    struct engine_submit s = request(2, 4);
+    struct rig_job j = {0};
+    int32_t ids[100];
+    uint32_t cached;
+
+    for (uint32_t i = 0; i < COUNT_OF(ids); i++)
+        ids[i] = (int32_t)(i * 7 % TINY_VOCAB);
+    s.prompt = ids;
+    s.n_prompt = COUNT_OF(ids);
+    s.sampling.want_prompt_logprobs = want_scores;
+    memset(s.cache_salt, salt, sizeof s.cache_salt);
+    assert_int_equal(rig_job_submit(r, &j, &s), ST_OK);
+    rig_job_await(r, &j);
+    assert_int_equal(j.end.status, ST_OK);
+    assert_int_equal(j.end.usage.prompt_tokens, COUNT_OF(ids));
+    cached = j.end.usage.cached_tokens;
+    assert_int_equal(j.usage.cached_tokens, cached);
+    rig_job_dispose(&j);
+    return cached;
+}
+
+static void test_a_prompt_is_found_again_by_its_own_salt_alone(void **state)
+{
+    struct engine_stats st;
+    struct engine_rig r;
+
+    (void)state;
+    memset(&fake_device_script, 0, sizeof fake_device_script);
+    engine_rig_open(&r, &fake_device_ops);
+    r.cfg.prefix_cache = true;
+    r.cfg.prefix_cache_permille = 1000;
+    engine_rig_start(&r);
+    engine_rig_await_ready(&r);
+    assert_int_equal(cached_with_salt(&r, 1, false), 0); /* what choices share is not cached yet */
+    assert_int_equal(cached_with_salt(&r, 1, false), 96);
+    assert_int_equal(cached_with_salt(&r, 2, false), 0);
+    assert_int_equal(cached_with_salt(&r, 2, false), 96);
+    assert_int_equal(cached_with_salt(&r, 2, true), 0); /* its scores need every row */
+    engine_rig_await_idle(&r);
+    engine_stats(r.engine, &st);
+    assert_true(st.prefix_hit_tokens >= 2 * 96 && st.prefix_query_tokens > st.prefix_hit_tokens);
+    engine_rig_close(&r);
+}
+
 static void test_a_cancel_in_the_middle_ends_all_choices(void **state)
 {
     struct engine_submit s = request(3, 400);
@@ -579,6 +626,7 @@ int main(void)
         cmocka_unit_test(test_samples_spell_the_text_of_their_choice),
         cmocka_unit_test(test_a_prompt_alone_ends_every_choice_by_length),
         cmocka_unit_test(test_scores_of_the_prompt_come_once_each),
+        cmocka_unit_test(test_a_prompt_is_found_again_by_its_own_salt_alone),
         cmocka_unit_test(test_a_cancel_in_the_middle_ends_all_choices),
         cmocka_unit_test(test_nan_in_one_choice_fails_its_job_alone_and_costs_nothing),
         cmocka_unit_test(test_a_queue_without_room_for_all_choices_is_full),

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/size.h"
+#include "engine/cpu/cpu.h"
 #include "engine/text/detok.h"
 #include "tests/lib/engine_rig.h"
 #include "tests/lib/fake_device.h"
@@ -617,6 +618,37 @@ static void test_biases_need_no_order(void **state)
     engine_rig_close(&r);
 }
 
+/* ---- with mathematics ---- */
+
+static void test_eight_choices_of_one_seed_differ_and_repeat(void **state)
+{
+    struct engine_submit s = request(8, 24);
+    struct rig_job j[2] = {{0}, {0}};
+    struct engine_rig r;
+
+    (void)state;
+    engine_rig_open(&r, &cpu_device_ops);
+    engine_rig_start(&r);
+    engine_rig_await_ready(&r);
+    s.sampling.temperature = 1;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(rig_job_submit(&r, &j[i], &s), ST_OK);
+        rig_job_await(&r, &j[i]);
+        assert_int_equal(j[i].end.status, ST_OK);
+    }
+    for (int a = 0; a < 8; a++) {
+        const struct buf *text = &j[0].choices[a].text;
+
+        is_same(text, &j[1].choices[a].text);
+        for (int b = 0; b < a; b++)
+            assert_false(j[0].choices[b].text.len == text->len &&
+                         memcmp(j[0].choices[b].text.data, text->data, text->len) == 0);
+    }
+    rig_job_dispose(&j[0]);
+    rig_job_dispose(&j[1]);
+    engine_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -633,6 +665,7 @@ int main(void)
         cmocka_unit_test(test_a_client_that_leaves_frees_all_its_choices),
         cmocka_unit_test(test_what_the_engine_would_refuse_fails_its_job_alone),
         cmocka_unit_test(test_biases_need_no_order),
+        cmocka_unit_test(test_eight_choices_of_one_seed_differ_and_repeat),
     };
 
     log_init("test", LOG_ERROR + 1); /* broken connections are on purpose here */

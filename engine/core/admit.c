@@ -94,8 +94,8 @@ bool admit(struct scheduler *s, struct sequence *q, int64_t now_us)
     q->n_computed = q->chain.n_pages * KV_PAGE_TOKENS;
     if (q->state == SEQUENCE_WAITING)
         count_first(s, q, q->n_computed, now_us);
+    sequence_leave_leader(q);
     queue_remove(&s->queue, q);
-    scheduler_leave_leader(q);
     fair_choose(q->project_node);
     q->state = SEQUENCE_RUNNING;
     q->slot = s->free_slots[--s->n_free_slots];

@@ -89,26 +89,40 @@ static struct sequence *shortest_prompt(const struct scheduler *s)
     return best;
 }
 
-/* As many rows as `rows` and `ns` allow; `at_least` so many, where the rows are there. */
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* As many rows as `rows` and `ns` allow; but `at_least` so many, where the step has them. */
 static void plan_chunk(struct scheduler *s, struct sequence *q, uint32_t rows, int64_t ns,
                        uint32_t at_least)
 {
-    uint32_t left = sequence_rows_left(q), most = left < rows ? left : rows, n;
+    uint32_t left = sequence_rows_left(q), n = 0;
 
-    n = ns > 0 ? cost_rows_in(&s->cfg.cost, q->n_computed, most, (uint64_t)ns) : 0;
+    if (ns > 0)
+        n = cost_rows_in(&s->cfg.cost, q->n_computed, least(left, rows), (uint64_t)ns);
     if (n < at_least)
-        n = most < at_least ? most : at_least;
+        n = least(at_least, least(left, s->budget.rows));
     if (n == 0)
         return;
     q->n_planned = n;
     s->budget.rows -= n;
-    s->budget.has_prefill = true;
     spend(s, q, n, n == left);
+}
+
+/* Looked up, not remembered: whose chunk was planned may have given way to another since. */
+static bool has_chunk(const struct scheduler *s)
+{
+    for (const struct sequence *q = s->running.first; q != NULL; q = q->next)
+        if (q->n_planned > 0 && sequence_rows_left(q) > 1)
+            return true;
+    return false;
 }
 
 static bool has_budget(const struct scheduler *s)
 {
-    return s->budget.rows > 0 && (s->budget.ns > 0 || !s->budget.has_prefill);
+    return s->budget.rows > 0 && (s->budget.ns > 0 || !has_chunk(s));
 }
 
 /* With the last prompt row of the budget, so that one-row prompts are bounded by it as well. */
@@ -119,9 +133,8 @@ static bool admit_and_plan(struct scheduler *s, struct sequence *q, bool plan_al
     if (sequence_is_decoding(q)) {
         if (plan_decode(s, q))
             s->budget.rows--;
-        s->budget.has_prefill = true;
     } else if (plan_all) {
-        plan_chunk(s, q, s->budget.rows, s->budget.ns, s->budget.has_prefill ? 0 : CHUNK_MIN);
+        plan_chunk(s, q, s->budget.rows, s->budget.ns, has_chunk(s) ? 0 : CHUNK_MIN);
     }
     return true;
 }
@@ -136,7 +149,8 @@ static void admit_urgent(struct scheduler *s, int64_t now_us)
         if (q == NULL)
             return;
         q->level = queue_level(&s->queue, q, now_us);
-        if (!is_before(q, first) && q->n_tokens >= sequence_rows_left(shortest))
+        if (q != s->champion && !is_before(q, first) &&
+            q->n_tokens >= sequence_rows_left(shortest))
             return;
         if (!admit_and_plan(s, q, false, now_us))
             return;
@@ -153,18 +167,18 @@ static void admit_rest(struct scheduler *s, int64_t now_us)
     }
 }
 
+/* The champion and the first one always get on, whatever decodes take of the time. */
 static void plan_prompts(struct scheduler *s)
 {
-    struct sequence *first = first_prompt(s), *shortest = shortest_prompt(s);
+    struct sequence *first = first_prompt(s), *shortest = shortest_prompt(s), *c = s->champion;
 
-    if (first == NULL || s->budget.rows == 0)
+    if (first == NULL)
         return;
-    if (s->champion != NULL && s->champion->state == SEQUENCE_RUNNING && s->champion != first &&
-        s->champion != shortest && is_prefilling(s->champion))
-        plan_chunk(s, s->champion, s->budget.rows < CHUNK_MIN ? s->budget.rows : CHUNK_MIN, 0,
-                   CHUNK_MIN);
     if (shortest != first)
-        plan_chunk(s, shortest, s->budget.rows / 2, s->budget.ns / 2, 0);
+        plan_chunk(s, shortest, s->budget.rows / 2, s->budget.ns / 2,
+                   shortest == c ? CHUNK_MIN : 0);
+    if (c != NULL && c != first && c->state == SEQUENCE_RUNNING && is_prefilling(c))
+        plan_chunk(s, c, 0, 0, CHUNK_MIN);
     plan_chunk(s, first, s->budget.rows, s->budget.ns, CHUNK_MIN);
     while (has_budget(s) && (first = first_prompt(s)) != NULL) {
         plan_chunk(s, first, s->budget.rows, s->budget.ns, 0);
@@ -275,6 +289,7 @@ struct scheduled_step *scheduler_build(struct scheduler *s, int64_t now_us)
     expire(s, now_us);
     if (s->n_steps == s->cfg.depth || s->drain)
         return NULL;
+    s->now_us = now_us;
     s->champion = room_champion(s, now_us);
     s->budget = (struct budget){.rows = s->cfg.prefill_rows,
                                 .ns = (int64_t)step_ns(s) - (int64_t)s->cfg.cost.base_ns};

@@ -61,7 +61,7 @@ void queue_remove(struct queue *w, struct sequence *q)
 
 uint32_t queue_level(const struct queue *w, const struct sequence *q, int64_t now_us)
 {
-    int64_t lifts = w->age_up_us > 0 ? (now_us - q->submitted_us) / w->age_up_us : 0;
+    int64_t lifts = w->age_up_us > 0 ? (now_us - q->waiting_since_us) / w->age_up_us : 0;
 
     return lifts >= (int64_t)q->priority ? 0 : q->priority - (uint32_t)lifts;
 }

@@ -24,7 +24,7 @@ void queue_dispose(struct queue *w);
 void queue_push(struct queue *w, struct sequence *q);
 void queue_remove(struct queue *w, struct sequence *q);
 
-/* Its class now: every age_up_us of waiting lifts it by one. */
+/* Its class now: every age_up_us of this wait lifts it by one. */
 uint32_t queue_level(const struct queue *w, const struct sequence *q, int64_t now_us);
 /* The next one that is neither held nor waits for its leader; NULL: none. Lifts the counters of
  * those that have become ready. */

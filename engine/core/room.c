@@ -51,6 +51,12 @@ static bool is_share_of(const struct scheduler *s, const struct sequence *q,
     }
 }
 
+/* Waiting lifts a request in the queue; it doesn't give it the right to stop others. */
+static uint32_t right_of(const struct sequence *q)
+{
+    return q->state == SEQUENCE_RUNNING ? q->level : q->priority;
+}
+
 /* v has to give its place to q. Between tenants of a class: when the imbalance is greater than what
  * it costs to mend it, or where q's tenant is below its share and v's above, and the counters don't
  * say otherwise. */
@@ -61,10 +67,10 @@ static bool yields(const struct scheduler *s, const struct sequence *v, const st
 
     if (v == q || v->held)
         return v != q;
-    if (v->level != q->level)
-        return v->level > q->level;
-    if (v == s->champion || q == s->champion)
-        return q == s->champion;
+    if (q == s->champion)
+        return true;
+    if (v->level != right_of(q) || v == s->champion)
+        return v->level > right_of(q);
     if (tenant_of(v) == tenant_of(q) || v->priority != q->priority)
         return false;
     lead = fair_lead(tenant_of(v), tenant_of(q));

@@ -149,13 +149,15 @@ static uint64_t token_ns(const struct scheduler *s, uint32_t position)
     return c->base_ns / s->cfg.max_sequences + c->logits_ns + cost_rows_ns(c, position, 1);
 }
 
-static void enter_queue(struct scheduler *s, struct sequence *q, enum sequence_state state)
+static void enter_queue(struct scheduler *s, struct sequence *q, enum sequence_state state,
+                        int64_t now_us)
 {
     uint32_t output = q->limit - q->n_tokens;
 
     output = output < s->mean_output ? output : s->mean_output;
     q->waiting_ns = cost_rows_ns(&s->cfg.cost, 0, q->n_tokens) + output * token_ns(s, q->n_tokens);
     q->state = state;
+    q->waiting_since_us = now_us;
     queue_push(&s->queue, q);
 }
 
@@ -167,7 +169,7 @@ void scheduler_preempt(struct scheduler *s, struct sequence *q)
     q->n_computed = 0;
     q->n_planned = 0;
     s->preemptions++;
-    enter_queue(s, q, SEQUENCE_PREEMPTED);
+    enter_queue(s, q, SEQUENCE_PREEMPTED, s->now_us);
 }
 
 static void release(struct scheduler *s, struct sequence *q)
@@ -180,13 +182,6 @@ static void release(struct scheduler *s, struct sequence *q)
     s->events.on_release(s->arg, q);
 }
 
-void scheduler_leave_leader(struct sequence *q)
-{
-    if (q->leader != NULL)
-        q->leader->n_followers--;
-    q->leader = NULL;
-}
-
 /* Its memory may go before theirs. */
 static void free_followers(struct sequence *q)
 {
@@ -194,7 +189,7 @@ static void free_followers(struct sequence *q)
 
     for (; q->n_followers > 0; f = f->next)
         if (f->leader == q)
-            scheduler_leave_leader(f);
+            sequence_leave_leader(f);
 }
 
 void scheduler_end(struct scheduler *s, struct sequence *q, enum status status,
@@ -202,7 +197,7 @@ void scheduler_end(struct scheduler *s, struct sequence *q, enum status status,
 {
     assert(q->state != SEQUENCE_ENDED);
     free_followers(q);
-    scheduler_leave_leader(q);
+    sequence_leave_leader(q);
     if (q->state == SEQUENCE_RUNNING)
         leave_running(s, q);
     else
@@ -331,7 +326,7 @@ enum status scheduler_submit(struct scheduler *s, struct sequence *q, const int3
     choose_domain(s, &new);
     join_leader(&new);
     *q = new;
-    enter_queue(s, q, SEQUENCE_WAITING);
+    enter_queue(s, q, SEQUENCE_WAITING, now_us);
     return ST_OK;
 }
 

@@ -19,8 +19,7 @@
 /* Of the step being built: what is left for prompts. */
 struct budget {
     uint32_t rows;
-    int64_t ns;       /* may fall below 0: decodes always have their rows */
-    bool has_prefill; /* a chunk of a prompt is in */
+    int64_t ns; /* may fall below 0: decodes always have their rows */
 };
 
 struct scheduler {
@@ -43,6 +42,7 @@ struct scheduler {
     uint32_t first_step, n_steps; /* those in flight, a ring */
     bool drain;                   /* a preemption waits until nothing is in flight */
 
+    int64_t now_us; /* of the step being built */
     struct budget budget;
     struct sequence *champion; /* the oldest of the best class; valid while a step is built */
     /* The waiting sequence (its arrival) that pages were short for last, and how many it takes:
@@ -64,8 +64,6 @@ void scheduler_end(struct scheduler *s, struct sequence *q, enum status status,
                    enum engine_finish finish, int64_t now_us);
 /* A step that carried an ended sequence is done. */
 void scheduler_step_left(struct scheduler *s, struct sequence *q);
-/* A follower waits no more for it: admitted, ended, or the leader has ended. */
-void scheduler_leave_leader(struct sequence *q);
 /* n more pages of its table, which can be had (pages_available). */
 void scheduler_take_pages(struct scheduler *s, struct sequence *q, uint32_t n);
 void scheduler_drop_pages(struct scheduler *s, struct sequence *q);

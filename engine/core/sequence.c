@@ -19,6 +19,13 @@ uint32_t sequence_pages_missing(const struct sequence *s)
     return all > s->n_pages ? all - s->n_pages : 0;
 }
 
+void sequence_leave_leader(struct sequence *s)
+{
+    if (s->leader != NULL)
+        s->leader->n_followers--;
+    s->leader = NULL;
+}
+
 void sequence_insert_before(struct sequence_list *l, struct sequence *at, struct sequence *s)
 {
     s->prev = at != NULL ? at->prev : l->last;

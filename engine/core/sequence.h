@@ -53,6 +53,7 @@ struct sequence {
     uint64_t arrival;     /* order of submission */
     uint64_t age;         /* order of first admission: lower is older; UINT64_MAX: none yet */
     uint32_t level;       /* class after aging, of its last admission */
+    int64_t waiting_since_us;
     uint32_t n_followers; /* waiting sequences that name it as their leader */
 
     int32_t *tokens; /* prompt, then output; room for `limit` */
@@ -99,6 +100,9 @@ static inline bool sequence_is_decoding(const struct sequence *s)
 {
     return sequence_rows_left(s) == 1;
 }
+
+/* It needn't wait for its leader any more; nothing where it has none. */
+void sequence_leave_leader(struct sequence *s);
 
 /* `at` NULL: at the end. */
 void sequence_insert_before(struct sequence_list *l, struct sequence *at, struct sequence *s);

@@ -139,7 +139,8 @@ struct engine_delta {
     size_t len;
     enum engine_finish finish; /* not NONE: the choice has ended, nothing of it follows */
     /* With want_logprobs: the tokens that `text` of this choice ends with, this delta's included: a
-     * token comes with the text that holds its last byte, and never when a stop cut it off. With
+     * token comes with the text that holds its last byte, and never when a stop cut it off or when
+     * it gives no text (control tokens, the end). A log-probability may be -infinity. With
      * want_prompt_logprobs the prompt's tokens from the second come first, once, as the deltas of
      * choice 0 that say is_prompt, without text. */
     const struct token_sample *tokens;

@@ -43,18 +43,45 @@ static enum status on_refused(struct process_link *l, const struct wire_frame *f
     return ST_CONFLICT;
 }
 
+static bool is_finished(const struct process_job *j, uint32_t choice)
+{
+    return (j->finished[choice / 64] >> choice % 64 & 1) != 0;
+}
+
+/* Counts never fall, and nothing comes that was not asked for or is over. */
+static bool is_entry_right(const struct process_job *j, const struct wire_step_entry *e)
+{
+    bool wants_tokens = e->is_prompt ? j->want_prompt_logprobs : j->want_logprobs;
+
+    return e->prompt_tokens >= j->usage.prompt_tokens &&
+           e->cached_tokens >= j->usage.cached_tokens &&
+           e->output_tokens >= j->usage.output_tokens && e->choice < j->n_choices &&
+           !is_finished(j, e->choice) && (wants_tokens || e->n_tokens == 0) &&
+           utf8_is_valid(e->text, e->text_len);
+}
+
 static enum status on_entry(struct process_link *l, const struct wire_step_entry *e)
 {
     struct process_job *j = job_table_find(&l->jobs, e->job);
+    const struct engine_delta d = {.choice = e->choice,
+                                   .text = e->text,
+                                   .len = e->text_len,
+                                   .finish = (enum engine_finish)e->finish,
+                                   .tokens = e->tokens,
+                                   .n_tokens = e->n_tokens,
+                                   .is_prompt = e->is_prompt};
 
-    if (j == NULL || e->output_tokens < j->usage.output_tokens ||
-        !utf8_is_valid(e->text, e->text_len))
+    if (j == NULL || !is_entry_right(j, e))
         return ST_CORRUPT;
+    if (e->finish != ENGINE_FINISH_NONE) {
+        j->finished[e->choice / 64] |= (uint64_t)1 << e->choice % 64;
+        j->n_finished++;
+    }
     j->usage = (struct engine_usage){.prompt_tokens = e->prompt_tokens,
                                      .cached_tokens = e->cached_tokens,
                                      .output_tokens = e->output_tokens};
     if (!j->is_cancelled)
-        j->on_delta(j->arg, &(struct engine_delta){.text = e->text, .len = e->text_len}, &j->usage);
+        j->on_delta(j->arg, &d, &j->usage);
     return ST_OK;
 }
 
@@ -62,7 +89,7 @@ static enum status on_step(struct process_link *l, const struct wire_frame *f)
 {
     struct wire_step_entry e;
     struct wire_step step;
-    enum status s = wire_get_step(f, &step);
+    enum status s = wire_get_step(f, &l->samples, &step);
 
     while (s == ST_OK && wire_step_next(&step, &e))
         s = on_entry(l, &e);
@@ -77,6 +104,8 @@ static enum status on_final(struct process_link *l, const struct wire_frame *f)
 
     if (wire_get_final(f, &v) != ST_OK || (j = job_table_find(&l->jobs, v.job)) == NULL)
         return ST_CORRUPT;
+    if (v.status == ST_OK && j->n_finished != j->n_choices)
+        return ST_CORRUPT;
     end = (struct engine_end){.status = (enum status)v.status,
                               .finish = (enum engine_finish)v.finish,
                               .usage = {.prompt_tokens = v.prompt_tokens,
@@ -84,7 +113,8 @@ static enum status on_final(struct process_link *l, const struct wire_frame *f)
                                         .output_tokens = v.output_tokens},
                               .queue_us = v.queue_us,
                               .prefill_us = v.prefill_us,
-                              .decode_us = v.decode_us};
+                              .decode_us = v.decode_us,
+                              .retry_after_ms = v.retry_after_ms};
     process_job_end(j, &end);
     return ST_OK;
 }
@@ -105,6 +135,9 @@ static enum status on_stats(struct process_link *l, const struct wire_frame *f)
     s.prompt_tokens = v.prompt_tokens;
     s.output_tokens = v.output_tokens;
     s.preemptions = v.preemptions;
+    s.prefix_query_tokens = v.prefix_query_tokens;
+    s.prefix_hit_tokens = v.prefix_hit_tokens;
+    s.not_finite = v.not_finite;
     s.last_step_age_ms = v.last_step_age_ms;
     stats_cell_update(l->target->stats, &s, loop_now_ms(l->loop));
     return ST_OK;

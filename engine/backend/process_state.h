@@ -37,6 +37,7 @@ struct process_link {
     struct loop_timer timer, silence;
     int64_t backoff_ms, heard_ms;
     struct buf in, out;
+    struct buf samples; /* of the STEP frame being handled */
     uint64_t consumed_bytes, credit_bytes;
     struct job_table jobs;
 };
@@ -46,7 +47,10 @@ struct process_job {
     struct process_link *link;
     uint64_t number;
     bool is_cancelled;
-    struct engine_usage usage; /* of the last frame */
+    bool want_logprobs, want_prompt_logprobs;
+    uint32_t n_choices, n_finished;
+    uint64_t finished[ENGINE_CHOICES_MAX / 64]; /* choices, a bit each */
+    struct engine_usage usage;                  /* of the last frame */
     void *arg;
     void (*on_delta)(void *arg, const struct engine_delta *d, const struct engine_usage *so_far);
     void (*on_end)(void *arg, const struct engine_end *end);

@@ -11,6 +11,8 @@
 /* Over the credit there are at most one step's frames, and the ends of jobs that were refused or
  * cancelled; a gateway that lets more than this pile up has stopped. */
 #define OUT_BYTES_OVER_CREDIT (16u << 20)
+/* A STEP frame this long is cut: far above a step's tokens, far below WIRE_FRAME_BYTES_MAX. */
+#define STEP_BYTES (256u << 10)
 
 void conn_init(struct conn *c, int fd, uint64_t credit_bytes)
 {
@@ -73,13 +75,6 @@ void conn_consume(struct conn *c, size_t bytes)
     buf_consume(&c->in, bytes);
 }
 
-void conn_add_entry(struct conn *c, uint64_t step, const struct wire_step_entry *e)
-{
-    if (c->step.len == 0)
-        wire_step_begin(&c->step, step);
-    wire_step_add(&c->step, e);
-}
-
 static void move_out(struct conn *c, struct buf *from)
 {
     c->unacknowledged_bytes += from->len;
@@ -87,6 +82,23 @@ static void move_out(struct conn *c, struct buf *from)
     if (from->failed || c->out.failed)
         c->broken = true;
     buf_clear(from);
+}
+
+static void end_step(struct conn *c)
+{
+    if (c->step.len == 0)
+        return;
+    wire_step_end(&c->step);
+    move_out(c, &c->step);
+}
+
+void conn_add_entry(struct conn *c, uint64_t step, const struct wire_step_entry *e)
+{
+    if (c->step.len >= STEP_BYTES)
+        end_step(c);
+    if (c->step.len == 0)
+        wire_step_begin(&c->step, step);
+    wire_step_add(&c->step, e);
 }
 
 static void write_out(struct conn *c)
@@ -105,10 +117,7 @@ static void write_out(struct conn *c)
 
 void conn_flush(struct conn *c)
 {
-    if (c->step.len > 0) {
-        wire_step_end(&c->step);
-        move_out(c, &c->step);
-    }
+    end_step(c);
     move_out(c, &c->finals);
     write_out(c);
     c->starved = c->unacknowledged_bytes >= c->credit_bytes;

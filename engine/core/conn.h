@@ -17,7 +17,7 @@ struct conn {
     bool greeted; /* HELLO was answered with WELCOME */
     bool broken;  /* to be closed: the peer went, broke the protocol, or stopped reading */
     struct buf in, out;
-    struct buf step;   /* the STEP frame of this step */
+    struct buf step;   /* the STEP frame being built; a long one is cut, and goes on in another */
     struct buf finals; /* FINAL frames that follow it */
     uint64_t credit_bytes, unacknowledged_bytes;
     bool starved; /* no credit left: its jobs are held */
@@ -42,6 +42,7 @@ static inline bool conn_wants_write(const struct conn *c)
 {
     return c->out.len > 0;
 }
+/* `step`: the step's number, of the frame that begins with this entry. */
 void conn_add_entry(struct conn *c, uint64_t step, const struct wire_step_entry *e);
 void conn_acknowledge(struct conn *c, uint64_t bytes);
 

@@ -95,9 +95,13 @@ static enum status learn_cost(struct engine_process *p, struct reason *why)
 static enum status open_scheduler(struct engine_process *p)
 {
     const struct scheduler_config cfg = scheduler_config(p);
+    /* The KV type follows from the mode. */
+    const struct cache_domain cache = {.revision = p->model->revision, .mode = p->cfg.mode};
     enum status s;
 
-    jobs_init(&p->jobs, p->tokenizer);
+    s = jobs_init(&p->jobs, p->tokenizer, &cache);
+    if (s != ST_OK)
+        return s;
     s = scheduler_new(&cfg, &jobs_events, &p->jobs, &p->scheduler);
     if (s != ST_OK)
         return s;

@@ -5,38 +5,38 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/size.h"
-#include "engine/text/detok.h"
+#include "engine/core/job.h"
 
-struct job {
-    struct sequence sequence;
-    struct conn *conn;       /* NULL: has gone */
-    struct job *prev, *next; /* of the connection */
-    uint64_t id;
-    struct id request;
-    bool ignore_eos;
-    struct detok *detok;
-};
-
-_Static_assert(WIRE_STOPS_MAX == STOP_STRINGS_MAX, "the wire carries what the detokenizer takes");
-_Static_assert(WIRE_STOP_BYTES_MAX == STOP_STRING_BYTES_MAX, "as above");
-
-static struct job *job_of(struct sequence *s)
+static enum status find_model_ends(struct jobs *j)
 {
-    return CONTAINER_OF(s, struct job, sequence);
+    uint32_t n_vocab = tokenizer_n_vocab(j->tokenizer), n = 0;
+
+    for (uint32_t id = 0; id < n_vocab; id++)
+        n += tokenizer_is_eog(j->tokenizer, (int32_t)id);
+    j->model_ends.ids = calloc((size_t)n + 1, sizeof j->model_ends.ids[0]);
+    if (j->model_ends.ids == NULL)
+        return ST_NO_MEMORY;
+    j->model_ends.cap = (size_t)n + 1;
+    for (uint32_t id = 0; id < n_vocab; id++)
+        if (tokenizer_is_eog(j->tokenizer, (int32_t)id))
+            j->model_ends.ids[j->model_ends.n++] = (int32_t)id;
+    return ST_OK;
 }
 
-void jobs_init(struct jobs *j, const struct tokenizer *t)
+enum status jobs_init(struct jobs *j, const struct tokenizer *t, const struct cache_domain *cache)
 {
     memset(j, 0, sizeof *j);
     j->tokenizer = t;
+    j->cache = *cache;
+    return find_model_ends(j);
 }
 
 void jobs_dispose(struct jobs *j)
 {
     assert(j->n == 0);
-    buf_dispose(&j->ids);
+    buf_dispose(&j->lists);
     buf_dispose(&j->text);
+    token_ids_dispose(&j->model_ends);
 }
 
 static void link_job(struct conn *c, struct job *job)
@@ -71,137 +71,237 @@ static struct job *find(const struct conn *c, uint64_t id)
     return job;
 }
 
+static void leave_memory(struct jobs *j, struct job *job)
+{
+    assert(job->n_references > 0);
+    if (--job->n_references > 0)
+        return;
+    unlink_job(job);
+    job_free(job);
+    j->n--;
+}
+
+/* Its FINAL frame comes with the end of its last choice. The job may be gone afterwards, unless the
+ * caller has a reference. */
+static void cancel_all(struct jobs *j, struct job *job, enum status status, int64_t now_us)
+{
+    job->is_ending = true;
+    job->n_references++;
+    for (uint32_t i = 0; i < job->n_submitted; i++)
+        scheduler_cancel(j->scheduler, &job->choices[i].sequence, status, now_us);
+    leave_memory(j, job);
+}
+
 /* ---- what the scheduler says ---- */
 
-/* The prompt counts once its prefill is complete; a sequence whose logits were not finite, or that
- * failed before its first token, costs nothing. */
-static void fill_counts(const struct sequence *s, enum status status, struct wire_final *out)
+static void add_entry(struct job *job, uint64_t step, struct wire_step_entry *e)
 {
-    bool is_free = s->not_finite || (status == ST_INTERNAL && sequence_n_output(s) == 0);
-
-    if (is_free)
-        return;
-    out->prompt_tokens = s->prefilled ? s->n_prompt : 0;
-    out->output_tokens = sequence_n_output(s);
+    job_fill_entry(job, e);
+    conn_add_entry(job->conn, step, e);
 }
 
-static uint32_t interval_us(int64_t from, int64_t to)
+/* What is in j->text, and the samples that belong to it. */
+static void put_text(struct jobs *j, struct job_choice *c, enum engine_finish finish)
 {
-    int64_t us = to - from;
-
-    return us < 0 ? 0 : us > UINT32_MAX ? UINT32_MAX : (uint32_t)us;
-}
-
-static void fill_times(const struct sequence *s, struct wire_final *out)
-{
-    int64_t admitted = s->admitted_us != 0 ? s->admitted_us : s->ended_us;
-    int64_t prefilled = s->prefilled ? s->prefilled_us : s->ended_us;
-
-    out->queue_us = interval_us(s->submitted_us, admitted);
-    out->prefill_us = interval_us(admitted, prefilled);
-    out->decode_us = interval_us(prefilled, s->ended_us);
-}
-
-static void put_entry(struct jobs *j, const struct job *job)
-{
-    const struct sequence *s = &job->sequence;
-    struct wire_step_entry e = {.job = job->id,
-                                .prompt_tokens = s->n_prompt,
-                                .output_tokens = sequence_n_output(s),
+    struct wire_step_entry e = {.choice = c->sequence.sampling.choice,
+                                .finish = (uint8_t)finish,
                                 .text = j->text.data,
-                                .text_len = (uint32_t)j->text.len};
+                                .text_len = (uint32_t)j->text.len,
+                                .tokens = j->samples};
 
-    if (j->text.failed)
-        job->conn->broken = true;
-    else
-        conn_add_entry(job->conn, j->step, &e);
+    if (c->job->conn == NULL)
+        return;
+    if (j->text.failed) {
+        c->job->conn->broken = true;
+        return;
+    }
+    c->is_finished = finish != ENGINE_FINISH_NONE;
+    if (c->logprobs.samples != NULL)
+        e.n_tokens = logprob_queue_take(&c->logprobs, detok_released_bytes(c->detok), j->samples);
+    add_entry(c->job, j->step, &e);
+}
+
+/* True: a stop string is complete. A token without text has no sample to send: the bytes of those
+ * that are sent are the text. */
+static bool feed(struct jobs *j, struct job_choice *c, const struct token_sample *t)
+{
+    uint64_t before = detok_fed_bytes(c->detok);
+    bool is_stop;
+
+    detok_search_stops(c->detok, sequence_n_output(&c->sequence) > c->sequence.sampling.min_tokens);
+    is_stop = detok_feed(c->detok, t->id, &j->text);
+    if (c->logprobs.samples != NULL && detok_fed_bytes(c->detok) > before)
+        logprob_queue_push(&c->logprobs, t, detok_fed_bytes(c->detok));
+    return is_stop;
 }
 
 static bool on_token(void *arg, struct sequence *s, const struct token_sample *t, bool last)
 {
-    struct job *job = job_of(s);
+    struct job_choice *c = job_choice_of(s);
     struct jobs *j = arg;
-    int32_t id = t->id;
-    bool is_end = !job->ignore_eos && tokenizer_is_eog(j->tokenizer, id), is_stop = false;
+    bool is_end = job_is_end_id(c->job, j->tokenizer, t->id), is_stop = false;
 
     buf_clear(&j->text);
+    c->job->output_tokens++;
     if (!is_end)
-        is_stop = detok_feed(job->detok, id, &j->text);
+        is_stop = feed(j, c, t);
     if (!is_stop && (is_end || last))
-        detok_flush(job->detok, &j->text);
-    put_entry(j, job);
+        detok_flush(c->detok, &j->text);
+    put_text(j, c,
+             is_end || is_stop ? ENGINE_FINISH_STOP
+             : last            ? ENGINE_FINISH_LENGTH
+                               : ENGINE_FINISH_NONE);
     return is_end || is_stop;
 }
 
-static void on_end(void *arg, struct sequence *s, enum status status, enum engine_finish finish)
+/* An entry each: a frame is cut where it grows long, so a long prompt's don't make one. */
+static void on_score(void *arg, struct sequence *s, uint32_t position, const struct token_sample *t)
 {
-    struct job *job = job_of(s);
-    struct wire_final out = {.job = job->id, .status = (uint16_t)status, .finish = (uint8_t)finish};
+    struct wire_step_entry e = {.is_prompt = true, .text = "", .n_tokens = 1, .tokens = t};
+    struct job_choice *c = job_choice_of(s);
+    const struct jobs *j = arg;
 
-    (void)arg;
-    if (job->conn == NULL)
-        return;
-    fill_counts(s, status, &out);
-    fill_times(s, &out);
+    (void)position;
+    if (c->job->conn != NULL)
+        add_entry(c->job, j->step, &e);
+}
+
+static void remember_end(struct job *job, const struct sequence *s, enum status status,
+                         enum engine_finish finish)
+{
+    job->n_ended++;
+    job->not_finite |= s->not_finite;
+    if (status != ST_OK && job->status == ST_OK)
+        job->status = status;
+    if (job->finish != ENGINE_FINISH_LENGTH)
+        job->finish = finish;
+}
+
+static void fail_later(struct jobs *j, struct job *job)
+{
+    job->is_ending = true;
+    job->n_references++;
+    job->next_failed = j->failed;
+    j->failed = job;
+}
+
+/* When the queue might take what it refuses now. */
+static uint32_t retry_after_ms(const struct jobs *j, enum status status, uint64_t tenant)
+{
+    if (status != ST_OVERLOADED && status != ST_TIMEOUT)
+        return 0;
+    return (uint32_t)scheduler_retry_after_ms(j->scheduler, tenant);
+}
+
+static void put_final(const struct jobs *j, struct job *job)
+{
+    struct wire_final out;
+
+    job_fill_final(job, &out);
+    out.retry_after_ms = retry_after_ms(j, job->status, job->choices[0].sequence.tenant);
     wire_put_final(&job->conn->finals, &out);
     /* Its id is free again, and nothing more may be said about it. */
     unlink_job(job);
 }
 
-static void on_release(void *arg, struct sequence *s)
+static void on_end(void *arg, struct sequence *s, enum status status, enum engine_finish finish)
 {
-    struct job *job = job_of(s);
+    struct job_choice *c = job_choice_of(s);
+    struct job *job = c->job;
     struct jobs *j = arg;
 
-    unlink_job(job);
-    detok_free(job->detok);
-    free(job);
-    j->n--;
+    remember_end(job, s, status, finish);
+    if (job->conn == NULL)
+        return;
+    if (status == ST_OK && !c->is_finished) { /* it had no token to come with */
+        buf_clear(&j->text);
+        put_text(j, c, finish);
+    }
+    if (job->n_ended == job->n_choices)
+        put_final(j, job);
+    else if (status != ST_OK && !job->is_ending)
+        fail_later(j, job);
+}
+
+static void on_release(void *arg, struct sequence *s)
+{
+    leave_memory(arg, job_choice_of(s)->job);
 }
 
 const struct scheduler_events jobs_events = {
-    .on_token = on_token, .on_end = on_end, .on_release = on_release};
+    .on_token = on_token, .on_score = on_score, .on_end = on_end, .on_release = on_release};
+
+void jobs_settle(struct jobs *j, int64_t now_us)
+{
+    while (j->failed != NULL) {
+        struct job *job = j->failed;
+
+        j->failed = job->next_failed;
+        cancel_all(j, job, job->status, now_us);
+        leave_memory(j, job);
+    }
+}
 
 /* ---- what the gateway says ---- */
 
-static bool ids_are_known(const struct jobs *j, const struct wire_submit *v)
+static bool are_ids_known(const struct jobs *j, const int32_t *ids, uint32_t n)
 {
     uint32_t n_vocab = tokenizer_n_vocab(j->tokenizer);
 
-    for (uint32_t i = 0; i < v->n_prompt; i++)
-        if ((uint32_t)v->prompt[i] >= n_vocab)
+    for (uint32_t i = 0; i < n; i++)
+        if ((uint32_t)ids[i] >= n_vocab)
             return false;
     return true;
+}
+
+static bool is_vocabulary_known(const struct jobs *j, const struct wire_submit *v)
+{
+    const struct sampling *s = &v->sampling;
+
+    /* Biases ascend. */
+    return are_ids_known(j, v->prompt, v->n_prompt) &&
+           are_ids_known(j, v->stop_ids, v->n_stop_ids) &&
+           (s->n_bias == 0 || are_ids_known(j, &s->bias[s->n_bias - 1].id, 1));
+}
+
+/* All choices or none. */
+static enum status submit_choices(struct jobs *j, struct job *job, const struct wire_submit *v,
+                                  int64_t now_us)
+{
+    while (job->n_submitted < job->n_choices) {
+        struct sequence *s = &job->choices[job->n_submitted].sequence;
+        enum status status = scheduler_submit(j->scheduler, s, v->prompt, v->n_prompt, now_us);
+
+        if (status != ST_OK) {
+            cancel_all(j, job, status, now_us);
+            return status;
+        }
+        job->n_submitted++;
+        job->n_references++;
+    }
+    return ST_OK;
 }
 
 static enum status start(struct jobs *j, struct conn *c, const struct wire_submit *v,
                          int64_t now_us)
 {
-    struct job *job = calloc(1, sizeof *job);
-    enum status status = ST_NO_MEMORY;
+    const struct job_template t = {.tokenizer = j->tokenizer,
+                                   .model_ends = &j->model_ends,
+                                   .cache = &j->cache,
+                                   .now_us = now_us,
+                                   .held = c->starved};
+    struct job *job;
+    enum status status = job_new(&t, v, &job);
 
-    if (job == NULL)
-        return ST_NO_MEMORY;
-    job->sequence.tenant = v->tenant;
-    job->sequence.max_tokens = v->max_tokens;
-    job->sequence.sampling = v->sampling;
-    job->sequence.held = c->starved;
-    job->id = v->job;
-    job->request = v->request;
-    job->ignore_eos = v->ignore_eos;
-    status = detok_new(j->tokenizer, v->stops, v->n_stops, &job->detok);
-    if (status == ST_OK) {
-        detok_follow(job->detok, v->prompt[v->n_prompt - 1]);
-        status = scheduler_submit(j->scheduler, &job->sequence, v->prompt, v->n_prompt, now_us);
-    }
-    if (status != ST_OK) {
-        detok_free(job->detok);
-        free(job);
+    if (status != ST_OK)
         return status;
-    }
-    link_job(c, job);
     j->n++;
-    return ST_OK;
+    /* Linked when it is whole: what a refusal cancels is not told. */
+    status = submit_choices(j, job, v, now_us);
+    if (status == ST_OK)
+        link_job(c, job);
+    leave_memory(j, job);
+    return status;
 }
 
 /* What a gateway may be told about a job that never began. */
@@ -212,21 +312,23 @@ static enum status refusal(enum status s)
                : ST_INTERNAL;
 }
 
-static void refuse(struct conn *c, const struct wire_submit *v, enum status s)
+static void refuse(const struct jobs *j, struct conn *c, const struct wire_submit *v, enum status s)
 {
-    struct wire_final out = {.job = v->job, .status = (uint16_t)refusal(s)};
+    struct wire_final out = {.job = v->job,
+                             .status = (uint16_t)refusal(s),
+                             .retry_after_ms = retry_after_ms(j, s, v->tenant)};
     char request[ID_HEX_BYTES];
 
     id_to_hex(&v->request, request);
-    log_info(request, "engine.refuse", "status=%s prompt_tokens=%u max_tokens=%u", status_name(s),
-             v->n_prompt, v->max_tokens);
+    log_info(request, "engine.refuse", "status=%s prompt_tokens=%u max_tokens=%u choices=%u",
+             status_name(s), v->n_prompt, v->max_tokens, v->n_choices);
     wire_put_final(&c->finals, &out);
 }
 
 enum status jobs_submit(struct jobs *j, struct conn *c, const struct wire_frame *f, int64_t now_us)
 {
     struct wire_submit v;
-    enum status status = wire_get_submit(f, &j->ids, &v);
+    enum status status = wire_get_submit(f, &j->lists, &v);
 
     if (status != ST_OK)
         return status;
@@ -234,12 +336,12 @@ enum status jobs_submit(struct jobs *j, struct conn *c, const struct wire_frame 
         return ST_CORRUPT;
     if (j->draining)
         status = ST_UNAVAILABLE;
-    else if (!ids_are_known(j, &v))
+    else if (!is_vocabulary_known(j, &v))
         status = ST_INVALID;
     else
         status = start(j, c, &v, now_us);
     if (status != ST_OK)
-        refuse(c, &v, status);
+        refuse(j, c, &v, status);
     return ST_OK;
 }
 
@@ -253,7 +355,7 @@ enum status jobs_cancel(struct jobs *j, struct conn *c, const struct wire_frame 
     /* Unknown is no fault: the job's end and its cancel may have crossed. */
     job = find(c, id);
     if (job != NULL)
-        scheduler_cancel(j->scheduler, &job->sequence, ST_CANCELLED, now_us);
+        cancel_all(j, job, ST_CANCELLED, now_us);
     return ST_OK;
 }
 
@@ -263,7 +365,7 @@ void jobs_drop(struct jobs *j, struct conn *c, int64_t now_us)
         struct job *job = c->jobs;
 
         unlink_job(job);
-        scheduler_cancel(j->scheduler, &job->sequence, ST_CANCELLED, now_us);
+        cancel_all(j, job, ST_CANCELLED, now_us);
     }
 }
 
@@ -273,13 +375,14 @@ void jobs_evict(struct jobs *j, struct conn *c, bool waiting_only, int64_t now_u
 
     for (struct job *job = c->jobs; job != NULL; job = next) {
         next = job->next;
-        if (!waiting_only || job->sequence.state == SEQUENCE_WAITING)
-            scheduler_cancel(j->scheduler, &job->sequence, ST_UNAVAILABLE, now_us);
+        if (!waiting_only || job_is_waiting(job))
+            cancel_all(j, job, ST_UNAVAILABLE, now_us);
     }
 }
 
 void jobs_hold(struct conn *c)
 {
     for (struct job *job = c->jobs; job != NULL; job = job->next)
-        job->sequence.held = c->starved;
+        for (uint32_t i = 0; i < job->n_choices; i++)
+            job->choices[i].sequence.held = c->starved;
 }

@@ -188,6 +188,9 @@ static struct wire_stats collect(const struct engine_process *p)
                                .prompt_tokens = s.prompt_tokens,
                                .output_tokens = s.output_tokens,
                                .preemptions = s.preemptions,
+                               .prefix_query_tokens = s.prefix_query_tokens,
+                               .prefix_hit_tokens = s.prefix_hit_tokens,
+                               .not_finite = s.not_finite,
                                .last_step_age_ms =
                                    has_work ? (now_us() - p->last_progress_us) / 1000 : -1};
 }
@@ -318,7 +321,10 @@ static void step(struct engine_process *p)
         p->last_progress_us = now_us(); /* work that came now has not been waiting */
     scheduler_stats(p->scheduler, &s);
     p->jobs.step = s.steps;
-    p->is_busy = stepper_turn(&p->stepper) || warm(p);
+    p->is_busy = stepper_turn(&p->stepper);
+    jobs_settle(&p->jobs, now_us());
+    if (!p->is_busy)
+        p->is_busy = warm(p);
     if (p->is_busy)
         p->last_progress_us = now_us();
 }

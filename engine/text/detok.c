@@ -21,7 +21,10 @@ struct detok {
     size_t n_stops;
     char tail[TAIL_MAX];
     size_t tail_len;
-    struct buf text;  /* held back: a proper prefix of a stop string */
+    struct buf text;    /* held back: a proper prefix of a stop string */
+    struct buf weights; /* for each byte of text: fed bytes that are out when it is */
+    uint64_t fed_bytes, released_bytes;
+    bool ignores_stops;
     bool drops_space; /* of the next piece: the one that encoding put before the text */
     bool stopped;
 };
@@ -48,6 +51,7 @@ enum status detok_new(const struct tokenizer *t, const struct text_span *stops, 
     d->tokenizer = t;
     d->drops_space = tokenizer_adds_space(t);
     buf_init(&d->text);
+    buf_init(&d->weights);
     for (size_t i = 0; i < n_stops; i++) {
         memcpy(d->stops[i].text, stops[i].text, stops[i].len);
         d->stops[i].len = stops[i].len;
@@ -62,6 +66,7 @@ void detok_free(struct detok *d)
     if (d == NULL)
         return;
     buf_dispose(&d->text);
+    buf_dispose(&d->weights);
     free(d);
 }
 
@@ -81,19 +86,38 @@ static size_t subpart_length(const char *s, size_t len)
     return n;
 }
 
+/* One for each of the bytes that stand for themselves. */
+static void put_character(struct detok *d, const char *s, size_t len)
+{
+    buf_append(&d->text, s, len);
+    for (size_t i = 0; i < len; i++)
+        buf_putc(&d->weights, 1);
+}
+
+/* Its last byte stands for the n fed ones. */
+static void put_replacement(struct detok *d, size_t n)
+{
+    buf_puts(&d->text, REPLACEMENT);
+    for (size_t i = 0; i + 2 < sizeof REPLACEMENT; i++)
+        buf_putc(&d->weights, 0);
+    buf_putc(&d->weights, (char)n);
+}
+
 /* Moves the character at s into the text; 0: it is unfinished. */
 static size_t take_character(struct detok *d, const char *s, size_t len)
 {
     int n = utf8_decode(s, len, NULL);
+    size_t subpart;
 
     if (n == -1)
         return 0;
     if (n > 0) {
-        buf_append(&d->text, s, (size_t)n);
+        put_character(d, s, (size_t)n);
         return (size_t)n;
     }
-    buf_puts(&d->text, REPLACEMENT);
-    return subpart_length(s, len);
+    subpart = subpart_length(s, len);
+    put_replacement(d, subpart);
+    return subpart;
 }
 
 /* A byte at a time through the tail: pieces are a few bytes long. */
@@ -137,7 +161,7 @@ static size_t stop_at(const struct detok *d, size_t len)
  * before `from` was searched already. True: *at is where it begins. */
 static bool find_stop(const struct detok *d, size_t from, size_t *at)
 {
-    for (size_t end = from + 1; d->n_stops > 0 && end <= d->text.len; end++) {
+    for (size_t end = from + 1; d->n_stops > 0 && !d->ignores_stops && end <= d->text.len; end++) {
         size_t len = stop_at(d, end);
 
         if (len > 0) {
@@ -163,15 +187,20 @@ static size_t prefix_length(const struct detok *d, const struct stop *s)
 /* Sends the first n bytes and drops them. */
 static void release(struct detok *d, size_t n, struct buf *out)
 {
+    if (d->text.failed || d->weights.failed)
+        return;
     buf_append(out, d->text.data, n);
+    for (size_t i = 0; i < n; i++)
+        d->released_bytes += (uint8_t)d->weights.data[i];
     buf_consume(&d->text, n);
+    buf_consume(&d->weights, n);
 }
 
 static void release_safe(struct detok *d, struct buf *out)
 {
     size_t held = 0;
 
-    for (size_t i = 0; i < d->n_stops; i++) {
+    for (size_t i = 0; i < d->n_stops && !d->ignores_stops; i++) {
         size_t n = prefix_length(d, &d->stops[i]);
 
         held = n > held ? n : held;
@@ -184,7 +213,7 @@ static bool stop_or_go_on(struct detok *d, size_t from, struct buf *out)
 {
     size_t at;
 
-    if (d->text.failed) {
+    if (d->text.failed || d->weights.failed) {
         out->failed = true;
         return false;
     }
@@ -193,6 +222,21 @@ static bool stop_or_go_on(struct detok *d, size_t from, struct buf *out)
     release(d, at, out);
     d->stopped = true;
     return true;
+}
+
+void detok_search_stops(struct detok *d, bool on)
+{
+    d->ignores_stops = !on;
+}
+
+uint64_t detok_fed_bytes(const struct detok *d)
+{
+    return d->fed_bytes;
+}
+
+uint64_t detok_released_bytes(const struct detok *d)
+{
+    return d->released_bytes;
 }
 
 bool detok_feed(struct detok *d, int32_t id, struct buf *out)
@@ -210,6 +254,7 @@ bool detok_feed(struct detok *d, int32_t id, struct buf *out)
         len--;
     }
     d->drops_space = false;
+    d->fed_bytes += len;
     take_bytes(d, piece, len);
     if (stop_or_go_on(d, searched, out))
         return true;
@@ -224,7 +269,7 @@ void detok_flush(struct detok *d, struct buf *out)
     if (d->stopped)
         return;
     if (d->tail_len > 0)
-        buf_puts(&d->text, REPLACEMENT);
+        put_replacement(d, d->tail_len);
     d->tail_len = 0;
     /* The replacement may have completed a stop string of just that. */
     if (!stop_or_go_on(d, searched, out))

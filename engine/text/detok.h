@@ -27,10 +27,21 @@ void detok_free(struct detok *d); /* NULL is fine */
  * before a text, a text that begins here (after a control token, or without this call) loses it
  * again, and one that goes on keeps its own. */
 void detok_follow(struct detok *d, int32_t id);
+/* Stop strings are looked for (as at first) or not. What becomes text while they are not goes out
+ * at once, and is no part of a stop string that is complete later. */
+void detok_search_stops(struct detok *d, bool on);
 /* Feeds one token; appends to *out what is safe to send. True: a stop string is complete; the text
  * before it is out, nothing of it or after it ever is, and later tokens are ignored. */
 bool detok_feed(struct detok *d, int32_t id, struct buf *out);
 /* The sequence ended without a stop string: appends what was held back. */
 void detok_flush(struct detok *d, struct buf *out);
+
+/* Bytes of the pieces that were fed, as tokens spell them, and how many of the first of these are
+ * out (as themselves or within a U+FFFD). A token's text is out once `released` has reached what
+ * `fed` was after it; a token that didn't move `fed` has no text. */
+uint64_t detok_fed_bytes(const struct detok *d);
+uint64_t detok_released_bytes(const struct detok *d);
+/* Most bytes that can be fed and not released, between calls. */
+#define DETOK_HELD_BYTES_MAX (STOP_STRING_BYTES_MAX - 1 + 3)
 
 #endif

@@ -4,8 +4,9 @@
  * struct buf; decoders borrow from the frame's bytes. No I/O here; any thread.
  *
  * Hello negotiates: the gateway offers versions [min, max], the engine picks one in WELCOME or
- * closes with REFUSED. Counts in frames are cumulative per job, so a lost connection loses no
- * arithmetic: the last frame received says what was generated. */
+ * closes with REFUSED. Counts in frames are cumulative per job, all its choices together and the
+ * prompt once, so a lost connection loses no arithmetic: the last frame received says what was
+ * generated. A frame has one encoding: what is a set (biases, stop ids) ascends. */
 #ifndef ENGINE_WIRE_WIRE_H
 #define ENGINE_WIRE_WIRE_H
 
@@ -17,17 +18,20 @@
 #include "base/id.h"
 #include "base/reader.h"
 #include "base/status.h"
-#include "engine/core/sampler.h"
 #include "engine/engine.h"
+#include "engine/sampling.h"
 #include "engine/text/tokenizer.h"
 
-#define WIRE_VERSION_MIN     1
-#define WIRE_VERSION_MAX     1
-#define WIRE_FRAME_BYTES_MAX (16u << 20) /* a prompt of a million ids is 4 MiB */
-#define WIRE_HEADER_BYTES    6
-#define WIRE_STOPS_MAX       4       /* as STOP_STRINGS_MAX */
-#define WIRE_STOP_BYTES_MAX  256     /* as STOP_STRING_BYTES_MAX */
-#define WIRE_WEIGHT_MAX      1000000 /* a thousand ordinary shares */
+#define WIRE_VERSION_MIN      2
+#define WIRE_VERSION_MAX      2
+#define WIRE_FRAME_BYTES_MAX  (16u << 20) /* a prompt of a million ids is 4 MiB */
+#define WIRE_HEADER_BYTES     6
+#define WIRE_STOPS_MAX        4       /* as STOP_STRINGS_MAX */
+#define WIRE_STOP_BYTES_MAX   256     /* as STOP_STRING_BYTES_MAX */
+#define WIRE_WEIGHT_MAX       1000000 /* a thousand ordinary shares */
+#define WIRE_QUEUE_MS_MAX     86400000
+#define WIRE_ENTRY_TOKENS_MAX 512                                  /* samples in a STEP entry */
+#define WIRE_PROMPT_MAX       ((WIRE_FRAME_BYTES_MAX - 65536) / 4) /* the rest takes less */
 
 enum wire_type {
     WIRE_HELLO = 1,   /* gateway: versions, build */
@@ -59,15 +63,23 @@ struct wire_welcome {
 struct wire_submit {
     uint64_t job; /* unique on this connection */
     struct id request;
-    uint64_t tenant;     /* opaque */
-    uint32_t weight;     /* of the tenant's share; 1000 is the ordinary one */
-    uint32_t max_tokens; /* hard cap on output tokens, >= 1 (0: prompt only) */
+    uint64_t tenant, project; /* opaque */
+    uint32_t weight;          /* of the tenant's share; 1000 is the ordinary one */
+    uint32_t priority;        /* class, below ENGINE_PRIORITIES */
+    uint32_t queue_max_ms;    /* 0: no bound; at most WIRE_QUEUE_MS_MAX */
+    uint8_t salt[ENGINE_SALT_BYTES];
+    uint32_t max_tokens; /* hard cap on output tokens of each choice (0: prompt only) */
+    uint32_t n_choices;  /* 1 to ENGINE_CHOICES_MAX */
+    /* choice and end_ids don't travel. bias: ids >= 0, ascending. The decoder's lists, here and
+     * below, lie in its scratch. */
     struct sampling sampling;
     bool ignore_eos;
+    uint32_t n_stop_ids;     /* at most STOP_IDS_MAX */
+    const int32_t *stop_ids; /* >= 0, ascending */
     uint32_t n_stops;
     struct text_span stops[WIRE_STOPS_MAX]; /* borrowed */
     uint32_t n_prompt;                      /* >= 1 */
-    const int32_t *prompt;                  /* >= 0 each; the decoder's lie in its scratch */
+    const int32_t *prompt;                  /* >= 0 each */
 };
 
 struct wire_refused {
@@ -75,22 +87,30 @@ struct wire_refused {
     char text[128];
 };
 
+/* What became of a choice; see struct engine_delta. */
 struct wire_step_entry {
     uint64_t job;
-    uint32_t prompt_tokens; /* cumulative: the whole prompt once its prefill is complete, else 0 */
+    uint32_t choice;        /* below ENGINE_CHOICES_MAX */
+    uint8_t finish;         /* enum engine_finish: not NONE in the choice's last entry */
+    bool is_prompt;         /* `tokens` are the prompt's; then without text and finish */
+    uint32_t prompt_tokens; /* of the job: the whole prompt once its prefill is complete, else 0 */
     uint32_t cached_tokens;
-    uint32_t output_tokens; /* cumulative */
+    uint32_t output_tokens; /* of the job */
     const char *text;       /* bytes that became safe to send in this step; borrowed */
     uint32_t text_len;
+    uint32_t n_tokens; /* at most WIRE_ENTRY_TOKENS_MAX */
+    /* ids >= 0, log-probabilities no NaN; the decoder's lie in its scratch. */
+    const struct token_sample *tokens;
 };
 
 struct wire_final {
     uint64_t job;
     uint16_t status; /* enum status: ST_OK, ST_CANCELLED, ST_INTERNAL (NaN, device), ST_TOO_LONG,
-                        ST_OVERLOADED */
+                        ST_OVERLOADED, ST_TIMEOUT ... */
     uint8_t finish;  /* enum engine_finish */
     uint32_t prompt_tokens, cached_tokens, output_tokens;
-    uint32_t queue_us, prefill_us, decode_us;
+    uint32_t queue_us, prefill_us, decode_us; /* of the first choice */
+    uint32_t retry_after_ms;                  /* with ST_OVERLOADED and ST_TIMEOUT, else 0 */
 };
 
 struct wire_stats {
@@ -98,6 +118,7 @@ struct wire_stats {
     uint32_t pages_used, pages_total;
     uint32_t rows_max; /* most sequences in one step since the start */
     uint64_t steps, prompt_tokens, output_tokens, preemptions;
+    uint64_t prefix_query_tokens, prefix_hit_tokens, not_finite;
     int64_t last_step_age_ms; /* -1: no work waits */
 };
 
@@ -114,6 +135,11 @@ enum wire_scan { WIRE_SCAN_MORE, WIRE_SCAN_FRAME, WIRE_SCAN_CORRUPT };
  * as the length can't be one. The type is not judged. */
 MUST_CHECK enum wire_scan wire_scan(const void *data, size_t len, struct wire_frame *out,
                                     size_t *frame_bytes);
+
+/* Everything that the decoder of SUBMIT asks of values, so that a sender can ask before it sends:
+ * ranges (no NaN), counts, order, and that the frame is not too long. Stop strings are lengths only
+ * here: a detokenizer judges their text. */
+bool wire_submit_is_valid(const struct wire_submit *v);
 
 void wire_put_hello(struct buf *b, const struct wire_hello *v);
 void wire_put_welcome(struct buf *b, const struct wire_welcome *v);
@@ -134,7 +160,7 @@ void wire_step_end(struct buf *b);
 MUST_CHECK enum status wire_get_hello(const struct wire_frame *f, struct wire_hello *out);
 MUST_CHECK enum status wire_get_welcome(const struct wire_frame *f, struct wire_welcome *out);
 MUST_CHECK enum status wire_get_refused(const struct wire_frame *f, struct wire_refused *out);
-/* The prompt is decoded into `scratch` (cleared first); ST_NO_MEMORY when that fails. */
+/* Lists are decoded into `scratch` (cleared first); ST_NO_MEMORY when that fails. */
 MUST_CHECK enum status wire_get_submit(const struct wire_frame *f, struct buf *scratch,
                                        struct wire_submit *out);
 MUST_CHECK enum status wire_get_cancel(const struct wire_frame *f, uint64_t *job);
@@ -142,14 +168,19 @@ MUST_CHECK enum status wire_get_final(const struct wire_frame *f, struct wire_fi
 MUST_CHECK enum status wire_get_stats(const struct wire_frame *f, struct wire_stats *out);
 MUST_CHECK enum status wire_get_credit(const struct wire_frame *f, uint64_t *bytes);
 
-/* Entries of a STEP frame that was checked as a whole; zero-copy. */
+/* Entries of a STEP frame that was checked as a whole. Texts are the frame's; an entry's samples
+ * are decoded into `scratch`, which has room since wire_get_step and is borrowed until the last
+ * entry was seen. */
 struct wire_step {
     uint64_t step; /* number of the step since the engine's start */
     uint32_t n_entries;
     struct reader reader;
+    struct buf *scratch;
 };
-MUST_CHECK enum status wire_get_step(const struct wire_frame *f, struct wire_step *out);
-/* False after the last entry. */
+/* ST_CORRUPT or ST_NO_MEMORY. */
+MUST_CHECK enum status wire_get_step(const struct wire_frame *f, struct buf *scratch,
+                                     struct wire_step *out);
+/* False after the last entry. An entry's samples stay until the next call. */
 bool wire_step_next(struct wire_step *s, struct wire_step_entry *out);
 
 #endif

@@ -40,6 +40,14 @@ static void check(const struct buf *out, const struct text_span *stops, size_t n
             abort();
 }
 
+static void check_counts(const struct detok *d, bool stopped)
+{
+    uint64_t fed = detok_fed_bytes(d), released = detok_released_bytes(d);
+
+    if (released > fed || (!stopped && fed - released > DETOK_HELD_BYTES_MAX))
+        abort();
+}
+
 /* The first byte says how many stop strings follow, each with its length before it. */
 static size_t read_stops(const uint8_t *data, size_t size, struct text_span *stops, size_t *at)
 {
@@ -74,8 +82,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     buf_init(&out);
     for (; at < size; at++)
-        (void)detok_feed(d, TINY_BYTE0 + data[at], &out);
+        check_counts(d, detok_feed(d, TINY_BYTE0 + data[at], &out));
     detok_flush(d, &out);
+    check_counts(d, true);
     check(&out, stops, n_stops);
     buf_dispose(&out);
     detok_free(d);

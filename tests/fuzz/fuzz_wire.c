@@ -49,6 +49,7 @@ static bool again(const struct wire_frame *f, struct buf *scratch, struct buf *o
     case WIRE_SUBMIT:
         if (wire_get_submit(f, scratch, &v.submit) != ST_OK)
             return false;
+        assert(wire_submit_is_valid(&v.submit));
         wire_put_submit(out, &v.submit);
         return true;
     case WIRE_CANCEL:
@@ -62,7 +63,7 @@ static bool again(const struct wire_frame *f, struct buf *scratch, struct buf *o
         wire_put_credit(out, v.number);
         return true;
     case WIRE_STEP:
-        if (wire_get_step(f, &v.step) != ST_OK)
+        if (wire_get_step(f, scratch, &v.step) != ST_OK)
             return false;
         again_step(&v.step, out);
         return true;

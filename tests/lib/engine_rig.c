@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/size.h"
 #include "tests/lib/gguf_build.h"
 #include "tests/lib/poll_loop.h"
 
@@ -147,13 +148,44 @@ void engine_rig_await_idle(struct engine_rig *r)
     engine_rig_await(r, is_idle, r);
 }
 
+static void take_prompt_samples(struct rig_job *j, const struct engine_delta *d)
+{
+    assert(d->choice == 0 && d->len == 0 && d->finish == ENGINE_FINISH_NONE);
+    for (uint32_t i = 0; i < d->n_tokens; i++, j->n_prompt_samples++) {
+        if (j->n_prompt_samples < COUNT_OF(j->prompt_samples))
+            j->prompt_samples[j->n_prompt_samples] =
+                (struct token_logprob){d->tokens[i].id, d->tokens[i].logprob};
+        j->n_prompt_tops += d->tokens[i].n_tops;
+    }
+}
+
+static void take_samples(struct rig_job *j, struct rig_choice *c, const struct engine_delta *d)
+{
+    for (uint32_t i = 0; i < d->n_tokens; i++) {
+        char bytes[64];
+        size_t len = engine_token_bytes(j->rig->model, d->tokens[i].id, bytes, sizeof bytes);
+
+        assert(len <= sizeof bytes);
+        buf_append(&c->spelled, bytes, len);
+        c->n_samples++;
+        c->n_tops += d->tokens[i].n_tops;
+    }
+}
+
 static void on_delta(void *arg, const struct engine_delta *d, const struct engine_usage *so_far)
 {
     struct rig_job *j = arg;
+    struct rig_choice *c = &j->choices[d->choice];
 
     assert(j->n_ends == 0);
+    assert(d->choice < RIG_CHOICES_MAX && c->finish == ENGINE_FINISH_NONE);
     assert(j->cancel_after == 0 || j->n_frames < j->cancel_after);
-    buf_append(&j->text, d->text, d->len);
+    buf_append(&c->text, d->text, d->len);
+    c->finish = d->finish;
+    if (d->is_prompt)
+        take_prompt_samples(j, d);
+    else
+        take_samples(j, c, d);
     j->usage = *so_far;
     j->n_frames++;
     if (j->n_frames == j->cancel_after)
@@ -194,5 +226,8 @@ void rig_job_await(struct engine_rig *r, struct rig_job *j)
 
 void rig_job_dispose(struct rig_job *j)
 {
-    buf_dispose(&j->text);
+    for (size_t i = 0; i < RIG_CHOICES_MAX; i++) {
+        buf_dispose(&j->choices[i].text);
+        buf_dispose(&j->choices[i].spelled);
+    }
 }

@@ -38,10 +38,22 @@ void engine_rig_await(struct engine_rig *r, bool (*check)(void *arg), void *arg)
 /* Until the engine reports no jobs and all its pages free, after the jobs that ended. */
 void engine_rig_await_idle(struct engine_rig *r);
 
+#define RIG_CHOICES_MAX 8
+
+struct rig_choice {
+    struct buf text;
+    struct buf spelled; /* bytes of the tokens whose samples came */
+    uint32_t n_samples, n_tops;
+    enum engine_finish finish; /* as a delta said */
+};
+
 struct rig_job {
     struct engine_rig *rig;
     struct engine_job *job;
-    struct buf text;
+    struct rig_choice choices[RIG_CHOICES_MAX];
+    uint32_t n_prompt_samples;
+    struct token_logprob prompt_samples[128]; /* the first of them */
+    uint32_t n_prompt_tops;
     uint32_t n_frames;
     uint32_t cancel_after;     /* frames; 0: never */
     struct engine_usage usage; /* of the last on_delta */

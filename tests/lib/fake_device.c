@@ -306,6 +306,7 @@ static void gather(struct fake_device *f, const struct fake_ticket *t, const str
 static bool is_nan(const struct step_sequence *q, const struct sampling *s)
 {
     return s->seed != 0 && s->seed == fake_device_script.nan_seed &&
+           s->choice == fake_device_script.nan_choice &&
            q->output_index >= fake_device_script.nan_after;
 }
 
@@ -319,7 +320,8 @@ static void sample(struct fake_device *f, const struct fake_ticket *t, uint32_t 
     assert(slot->n_tokens == row->position + 1);
     assert(memcmp(slot->tokens, f->gathered, slot->n_tokens * sizeof slot->tokens[0]) == 0);
     out->id = fake_device_pick_adapted(f->gathered, row->position + 1, q->adapter,
-                                       slot->sampling.seed, q->output_index, f->n_vocab);
+                                       slot->sampling.seed + slot->sampling.choice, q->output_index,
+                                       f->n_vocab);
     if (q->masked) {
         assert(t->is_constrained);
         out->id =
@@ -330,19 +332,32 @@ static void sample(struct fake_device *f, const struct fake_ticket *t, uint32_t 
     out->status = is_nan(q, &slot->sampling) ? ST_INTERNAL : ST_OK;
 }
 
+/* Of the row that was gathered. */
+static void fill_logprobs(const struct fake_device *f, uint32_t n_tokens, const struct sampling *s,
+                          struct step_result *out, struct token_logprob *tops)
+{
+    if (!s->want_logprobs && !s->want_prompt_logprobs)
+        return;
+    out->logprob = fake_device_score(f->gathered, n_tokens, out->id);
+    out->n_tops = s->top_logprobs;
+    for (uint32_t i = 0; i < s->top_logprobs; i++)
+        tops[i] = (struct token_logprob){
+            .id = (int32_t)i, .logprob = fake_device_score(f->gathered, n_tokens, (int32_t)i)};
+}
+
 static void want(struct fake_device *f, const struct fake_ticket *t, uint32_t r,
-                 struct step_result *out)
+                 struct step_result *out, struct token_logprob *tops)
 {
     const struct step_row *row = &t->step->rows[r];
 
     gather(f, t, row);
     *out = (struct step_result){.row = r, .status = ST_OK};
-    if (row->want == ROW_SAMPLE) {
+    if (row->want == ROW_SAMPLE)
         sample(f, t, r, out);
-        return;
-    }
-    out->id = row->target;
-    out->logprob = fake_device_score(f->gathered, row->position + 1, row->target);
+    else
+        out->id = row->target;
+    fill_logprobs(f, row->position + 1, &f->slots[t->step->sequences[row->sequence].slot].sampling,
+                  out, tops);
 }
 
 static enum status fake_constrain(struct device *d, uint64_t ticket, const struct row_mask *masks,
@@ -386,8 +401,10 @@ static enum status fake_complete(struct device *d, uint64_t ticket, struct step_
         assert(row->position < f->cfg.max_context);
         *kv_at(f, t->step, row->sequence, row->position) =
             input_id(f, t, row) | (int32_t)(t->step->sequences[row->sequence].adapter << ID_BITS);
-        if (row->want != ROW_NOTHING)
-            want(f, t, r, &out->results[out->n++]);
+        if (row->want == ROW_NOTHING)
+            continue;
+        want(f, t, r, &out->results[out->n], out->tops + (size_t)out->n * TOP_LOGPROBS_MAX);
+        out->n++;
     }
     return fake_device_script.fail_complete_every != 0 &&
                    ticket % fake_device_script.fail_complete_every == 0

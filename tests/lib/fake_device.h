@@ -23,7 +23,7 @@ struct fake_device_script {
     uint64_t fail_complete_every; /* every n-th completed step fails; 0: never */
     uint64_t fail_submit_every;
     uint64_t nan_seed; /* sequences with this seed get NaN after nan_after outputs; 0: none */
-    uint32_t nan_after;
+    uint32_t nan_after, nan_choice; /* of that choice index alone */
     /* Simulated time; all 0: steps take none. */
     int64_t step_us;                        /* of every step */
     int64_t row_us, attended_ns, logits_us; /* on top, as core/cost.h has them */
@@ -34,7 +34,8 @@ struct fake_device_script {
 extern struct fake_device_script fake_device_script;
 extern const struct device_ops fake_device_ops;
 
-/* What a sequence samples at output_index after `tokens`, without an adapter and a mask. */
+/* What a sequence samples at output_index after `tokens`, without an adapter and a mask. seed: the
+ * request's, and the choice index added to it. */
 int32_t fake_device_pick(const int32_t *tokens, uint32_t n, uint64_t seed, uint32_t output_index,
                          uint32_t n_vocab);
 /* The same with an adapter; its slot + 1. */
@@ -42,7 +43,8 @@ int32_t fake_device_pick_adapted(const int32_t *tokens, uint32_t n, uint32_t ada
                                  uint32_t output_index, uint32_t n_vocab);
 /* The first id from `id` on, cyclic, that the mask allows. */
 int32_t fake_device_allowed(int32_t id, const uint32_t *bits, uint32_t n_vocab);
-/* The score of `target` after `tokens`. */
+/* The score of `target` after `tokens`; also a sampled id's log-probability. The top ones are the
+ * lowest ids. */
 float fake_device_score(const int32_t *tokens, uint32_t n, int32_t target);
 /* How often a row named a ticket instead of a literal id. */
 uint64_t fake_device_ticket_rows(const struct device *d);

@@ -58,7 +58,7 @@ static void test_a_job_gives_text_and_exact_counts(void **state)
     assert_int_equal(j.end.usage.output_tokens, 12);
     assert_int_equal(j.n_frames, 12);
     assert_int_equal(j.usage.output_tokens, 12);
-    assert_true(j.text.len > 0);
+    assert_true(j.choices[0].text.len > 0);
     engine_rig_await_idle(&r);
     rig_job_dispose(&j);
     engine_rig_close(&r);
@@ -76,18 +76,19 @@ static void test_nothing_comes_past_a_stop_string(void **state)
     rig_up(&r);
     assert_int_equal(rig_job_submit(&r, &all, &s), ST_OK);
     rig_job_await(&r, &all);
-    stop = (struct engine_stop_string){all.text.data + all.text.len / 2, 2};
+    stop = (struct engine_stop_string){all.choices[0].text.data + all.choices[0].text.len / 2, 2};
     while (stop.len < 8 && ((unsigned char)stop.text[0] & 0xC0) == 0x80)
         stop.text++;
-    at = memmem(all.text.data, all.text.len, stop.text, stop.len);
+    at = memmem(all.choices[0].text.data, all.choices[0].text.len, stop.text, stop.len);
     assert_non_null(at);
     s.stops = &stop;
     s.n_stops = 1;
     assert_int_equal(rig_job_submit(&r, &cut, &s), ST_OK);
     rig_job_await(&r, &cut);
     assert_int_equal(cut.end.finish, ENGINE_FINISH_STOP);
-    assert_int_equal(cut.text.len, at - all.text.data);
-    assert_memory_equal(cut.text.data, all.text.data, cut.text.len);
+    assert_int_equal(cut.choices[0].text.len, at - all.choices[0].text.data);
+    assert_memory_equal(cut.choices[0].text.data, all.choices[0].text.data,
+                        cut.choices[0].text.len);
     assert_true(cut.end.usage.output_tokens < 40);
     rig_job_dispose(&all);
     rig_job_dispose(&cut);
@@ -107,11 +108,11 @@ static void check_held_back(struct engine_rig *r, struct engine_submit *s,
     assert_int_equal(rig_job_submit(r, &plain, s), ST_OK);
     rig_job_await(r, &plain);
     assert_int_equal(plain.end.finish, finish);
-    assert_true(plain.text.len > 0);
-    last = plain.text.data + plain.text.len - 1;
+    assert_true(plain.choices[0].text.len > 0);
+    last = plain.choices[0].text.data + plain.choices[0].text.len - 1;
     while (((unsigned char)*last & 0xC0) == 0x80)
         last--;
-    stop.len = (size_t)(plain.text.data + plain.text.len - last);
+    stop.len = (size_t)(plain.choices[0].text.data + plain.choices[0].text.len - last);
     memcpy(stop_text, last, stop.len);
     memcpy(stop_text + stop.len, "\1\1", 2);
     stop.len += 2;
@@ -120,8 +121,9 @@ static void check_held_back(struct engine_rig *r, struct engine_submit *s,
     assert_int_equal(rig_job_submit(r, &held, s), ST_OK);
     rig_job_await(r, &held);
     assert_int_equal(held.end.finish, finish);
-    assert_int_equal(held.text.len, plain.text.len);
-    assert_memory_equal(held.text.data, plain.text.data, plain.text.len);
+    assert_int_equal(held.choices[0].text.len, plain.choices[0].text.len);
+    assert_memory_equal(held.choices[0].text.data, plain.choices[0].text.data,
+                        plain.choices[0].text.len);
     rig_job_dispose(&plain);
     rig_job_dispose(&held);
 }
@@ -370,6 +372,7 @@ static void put_hand_submit(struct buf *b, uint64_t job, uint32_t max_tokens)
     wire_put_submit(b, &(struct wire_submit){.job = job,
                                              .weight = 1000,
                                              .max_tokens = max_tokens,
+                                             .n_choices = 1,
                                              .sampling = {.top_p = 1.0f},
                                              .ignore_eos = true,
                                              .n_prompt = COUNT_OF(prompt),
@@ -507,7 +510,7 @@ static void test_when_the_engine_dies_the_last_frame_counts(void **state)
     assert_int_equal(j.end.status, ST_UNAVAILABLE);
     assert_int_equal(j.end.usage.output_tokens, 3);
     assert_int_equal(j.end.usage.prompt_tokens, 10);
-    assert_string_equal(buf_cstr(&j.text), "abc");
+    assert_string_equal(buf_cstr(&j.choices[0].text), "abc");
     assert_int_equal(rig_job_submit(&r, &late, &s), ST_UNAVAILABLE);
     listener_close(r.socket_path, h.listen_fd);
     buf_dispose(&b);
@@ -627,8 +630,8 @@ static void check_same(const struct rig_job *a, const struct rig_job *b)
 {
     assert_int_equal(a->end.status, ST_OK);
     assert_int_equal(a->end.usage.output_tokens, b->end.usage.output_tokens);
-    assert_int_equal(a->text.len, b->text.len);
-    assert_memory_equal(a->text.data, b->text.data, a->text.len);
+    assert_int_equal(a->choices[0].text.len, b->choices[0].text.len);
+    assert_memory_equal(a->choices[0].text.data, b->choices[0].text.data, a->choices[0].text.len);
 }
 
 /* Each alone, then all together; *st: of the engine afterwards. */

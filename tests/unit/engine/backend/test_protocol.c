@@ -40,6 +40,7 @@ static void put_submit(struct buf *b, uint64_t job)
     wire_put_submit(b, &(struct wire_submit){.job = job,
                                              .weight = 1000,
                                              .max_tokens = 400,
+                                             .n_choices = 1,
                                              .sampling = {.top_p = 1.0f},
                                              .ignore_eos = true,
                                              .n_prompt = COUNT_OF(prompt),
@@ -238,6 +239,52 @@ static void put_an_end_without_a_reason(struct buf *b)
     wire_put_final(b, &(struct wire_final){.job = FIRST_JOB, .status = ST_OK});
 }
 
+static void put_entry(struct buf *b, struct wire_step_entry *e)
+{
+    struct buf step;
+
+    e->job = FIRST_JOB;
+    e->text = "";
+    e->output_tokens = 3;
+    buf_init(&step);
+    wire_step_begin(&step, 1);
+    wire_step_add(&step, e);
+    wire_step_end(&step);
+    buf_append(b, step.data, step.len);
+    buf_dispose(&step);
+}
+
+static void put_a_choice_not_asked_for(struct buf *b)
+{
+    put_entry(b, &(struct wire_step_entry){.choice = 1});
+}
+
+static void put_more_of_a_choice_that_ended(struct buf *b)
+{
+    put_entry(b, &(struct wire_step_entry){.finish = ENGINE_FINISH_STOP});
+    put_entry(b, &(struct wire_step_entry){.finish = ENGINE_FINISH_NONE});
+}
+
+static void put_an_end_before_its_choice_ended(struct buf *b)
+{
+    wire_put_final(
+        b, &(struct wire_final){.job = FIRST_JOB, .status = ST_OK, .finish = ENGINE_FINISH_STOP});
+}
+
+static void put_samples_not_asked_for(struct buf *b)
+{
+    const struct token_sample t = {.id = 1, .logprob = -1.0f};
+
+    put_entry(b, &(struct wire_step_entry){.n_tokens = 1, .tokens = &t});
+}
+
+static void put_scores_not_asked_for(struct buf *b)
+{
+    const struct token_sample t = {.id = 1, .logprob = -1.0f};
+
+    put_entry(b, &(struct wire_step_entry){.is_prompt = true, .n_tokens = 1, .tokens = &t});
+}
+
 static void put_a_second_welcome(struct buf *b)
 {
     wire_put_welcome(b, &(struct wire_welcome){.version = WIRE_VERSION_MAX,
@@ -270,9 +317,16 @@ static void check_engine_is_left(void (*put)(struct buf *b), size_t which)
 
 static void test_an_engine_that_breaks_the_rules_is_left(void **state)
 {
-    void (*const broken[])(struct buf * b) = {put_half_a_character, put_tokens_of_a_strangers_job,
-                                              put_a_count_that_falls, put_an_end_without_a_reason,
-                                              put_a_second_welcome};
+    void (*const broken[])(struct buf * b) = {put_half_a_character,
+                                              put_tokens_of_a_strangers_job,
+                                              put_a_count_that_falls,
+                                              put_an_end_without_a_reason,
+                                              put_a_second_welcome,
+                                              put_a_choice_not_asked_for,
+                                              put_more_of_a_choice_that_ended,
+                                              put_an_end_before_its_choice_ended,
+                                              put_samples_not_asked_for,
+                                              put_scores_not_asked_for};
 
     (void)state;
     for (size_t i = 0; i < COUNT_OF(broken); i++)

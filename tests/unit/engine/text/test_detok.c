@@ -256,6 +256,66 @@ static void refuses_impossible_stop_strings(void **state)
     assert_null(d);
 }
 
+static void counts_bytes_as_they_were_fed(void **state)
+{
+    static const char *const stops[] = {"llama"};
+    struct detok *d = open_detok(state, stops, 1);
+    struct buf out;
+
+    buf_init(&out);
+    assert_false(feed_bytes(d, "hell", 4, &out)); /* "ll" is held back */
+    assert_int_equal(detok_fed_bytes(d), 4);
+    assert_int_equal(detok_released_bytes(d), 2);
+    assert_false(detok_feed(d, TINY_IM_END, &out)); /* a control token has none */
+    assert_int_equal(detok_fed_bytes(d), 4);
+    assert_false(feed_bytes(d, "\xC3\x28", 2, &out)); /* a byte that comes out as three, and '(' */
+    assert_int_equal(detok_fed_bytes(d), 6);
+    assert_int_equal(detok_released_bytes(d), 6);
+    assert_false(feed_bytes(d, "\xF0\x9F", 2, &out));
+    assert_int_equal(detok_released_bytes(d), 6);
+    detok_flush(d, &out);
+    assert_int_equal(detok_released_bytes(d), 8);
+    expect_text(&out, "hell\uFFFD(\uFFFD");
+    buf_dispose(&out);
+    detok_free(d);
+}
+
+static void counts_nothing_past_a_stop_string_as_released(void **state)
+{
+    static const char *const stops[] = {"lo"};
+    struct detok *d = open_detok(state, stops, 1);
+    struct buf out;
+
+    buf_init(&out);
+    assert_true(detok_feed(d, HELLO, &out));
+    assert_int_equal(detok_fed_bytes(d), 5);
+    assert_int_equal(detok_released_bytes(d), 3);
+    detok_flush(d, &out);
+    assert_int_equal(detok_released_bytes(d), 3);
+    expect_text(&out, "hel");
+    buf_dispose(&out);
+    detok_free(d);
+}
+
+static void looks_for_stop_strings_only_when_told_to(void **state)
+{
+    static const char *const stops[] = {"ab"};
+    struct detok *d = open_detok(state, stops, 1);
+    struct buf out;
+
+    buf_init(&out);
+    detok_search_stops(d, false);
+    assert_false(feed_bytes(d, "abab a", 6, &out));
+    expect_text(&out, "abab a"); /* not even held back */
+    detok_search_stops(d, true);
+    assert_false(feed_bytes(d, "b a", 3, &out)); /* its first half is out */
+    expect_text(&out, "b ");
+    assert_true(feed_bytes(d, "b", 1, &out));
+    expect_text(&out, "");
+    buf_dispose(&out);
+    detok_free(d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,6 +328,9 @@ int main(void)
         cmocka_unit_test(stops_at_a_replacement_character),
         cmocka_unit_test(cuts_alike_however_the_text_is_tokenized),
         cmocka_unit_test(refuses_impossible_stop_strings),
+        cmocka_unit_test(counts_bytes_as_they_were_fed),
+        cmocka_unit_test(counts_nothing_past_a_stop_string_as_released),
+        cmocka_unit_test(looks_for_stop_strings_only_when_told_to),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

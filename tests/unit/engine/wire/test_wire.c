@@ -8,13 +8,14 @@
 
 #include "base/size.h"
 
-static struct buf frame, scratch;
+static struct buf frame, scratch, step_scratch;
 
 static int setup(void **state)
 {
     (void)state;
     buf_init(&frame);
     buf_init(&scratch);
+    buf_init(&step_scratch);
     return 0;
 }
 
@@ -23,6 +24,7 @@ static int teardown(void **state)
     (void)state;
     buf_dispose(&frame);
     buf_dispose(&scratch);
+    buf_dispose(&step_scratch);
     return 0;
 }
 
@@ -38,6 +40,10 @@ static struct wire_frame scanned(enum wire_type type)
 }
 
 static const int32_t prompt[] = {1, 49151, 0, 7};
+static const int32_t stop_ids[] = {0, 5, 9000};
+static const struct logit_bias biases[] = {{2, -100.0f}, {3, 0.5f}, {49151, 100.0f}};
+
+static const char stop_text[WIRE_STOP_BYTES_MAX + 1] = "\n\n";
 
 static struct wire_submit submit_example(void)
 {
@@ -45,27 +51,56 @@ static struct wire_submit submit_example(void)
         .job = 0x0123456789ABCDEFull,
         .request = {{1, 2, 3, 15}},
         .tenant = 42,
+        .project = 43,
         .weight = 1000,
+        .priority = 2,
+        .queue_max_ms = 30000,
+        .salt = {9, 8, 7, [31] = 1},
         .max_tokens = 128,
-        .sampling = {.temperature = 0.7f, .top_p = 0.9f, .top_k = 40, .seed = ~0ull, .choice = 3},
+        .n_choices = 4,
+        .sampling = {.temperature = 0.7f,
+                     .top_p = 0.9f,
+                     .top_k = 40,
+                     .min_p = 0.05f,
+                     .repetition_penalty = 1.1f,
+                     .frequency_penalty = -2.0f,
+                     .presence_penalty = 2.0f,
+                     .min_tokens = 3,
+                     .seed = ~0ull,
+                     .bias = biases,
+                     .n_bias = COUNT_OF(biases),
+                     .want_logprobs = true,
+                     .top_logprobs = 20},
         .ignore_eos = true,
+        .n_stop_ids = COUNT_OF(stop_ids),
+        .stop_ids = stop_ids,
         .n_stops = 2,
-        .stops = {{"\n\n", 2, false}, {"END", 3, false}},
+        .stops = {{stop_text, 2, false}, {"END", 3, false}},
         .n_prompt = COUNT_OF(prompt),
         .prompt = prompt,
     };
 }
 
+static const struct token_logprob tops[] = {{7, -0.25f}, {8, -1.5f}, {1, -INFINITY}};
+static const struct token_sample samples[] = {{7, -0.25f, tops, 3}, {4, -3.0f, NULL, 0}};
+
 static void put_step_example(void)
 {
     wire_step_begin(&frame, 9);
     wire_step_add(&frame, &(struct wire_step_entry){.job = 1,
+                                                    .choice = 127,
+                                                    .finish = ENGINE_FINISH_LENGTH,
                                                     .prompt_tokens = 5,
                                                     .cached_tokens = 2,
                                                     .output_tokens = 3,
                                                     .text = "hi",
-                                                    .text_len = 2});
+                                                    .text_len = 2,
+                                                    .n_tokens = COUNT_OF(samples),
+                                                    .tokens = samples});
     wire_step_add(&frame, &(struct wire_step_entry){.job = 2, .text = "", .output_tokens = 1});
+    wire_step_add(&frame,
+                  &(struct wire_step_entry){
+                      .job = 3, .is_prompt = true, .text = "", .n_tokens = 1, .tokens = samples});
     wire_step_end(&frame);
 }
 
@@ -78,11 +113,22 @@ static void test_submit_comes_back_as_it_was(void **state)
     wire_put_submit(&frame, &in);
     f = scanned(WIRE_SUBMIT);
     assert_int_equal(wire_get_submit(&f, &scratch, &out), ST_OK);
-    assert_true(out.job == in.job && out.tenant == 42 && out.weight == 1000);
+    assert_true(out.job == in.job && out.tenant == 42 && out.project == 43 && out.weight == 1000);
+    assert_true(out.priority == 2 && out.queue_max_ms == 30000 && out.n_choices == 4);
+    assert_memory_equal(out.salt, in.salt, sizeof in.salt);
     assert_true(id_equal(&out.request, &in.request));
     assert_int_equal(out.max_tokens, 128);
     assert_true(out.sampling.temperature == 0.7f && out.sampling.top_p == 0.9f);
-    assert_true(out.sampling.top_k == 40 && out.sampling.seed == ~0ull && out.sampling.choice == 3);
+    assert_true(out.sampling.top_k == 40 && out.sampling.seed == ~0ull);
+    assert_true(out.sampling.min_p == 0.05f && out.sampling.repetition_penalty == 1.1f);
+    assert_true(out.sampling.frequency_penalty == -2.0f && out.sampling.presence_penalty == 2.0f);
+    assert_int_equal(out.sampling.min_tokens, 3);
+    assert_true(out.sampling.want_logprobs && !out.sampling.want_prompt_logprobs);
+    assert_int_equal(out.sampling.top_logprobs, 20);
+    assert_int_equal(out.sampling.n_bias, COUNT_OF(biases));
+    assert_memory_equal(out.sampling.bias, biases, sizeof biases);
+    assert_int_equal(out.n_stop_ids, COUNT_OF(stop_ids));
+    assert_memory_equal(out.stop_ids, stop_ids, sizeof stop_ids);
     assert_true(out.ignore_eos);
     assert_int_equal(out.n_stops, 2);
     assert_int_equal(out.stops[1].len, 3);
@@ -100,14 +146,23 @@ static void test_step_entries_come_back_in_order(void **state)
     (void)state;
     put_step_example();
     f = scanned(WIRE_STEP);
-    assert_int_equal(wire_get_step(&f, &s), ST_OK);
-    assert_true(s.step == 9 && s.n_entries == 2);
+    assert_int_equal(wire_get_step(&f, &step_scratch, &s), ST_OK);
+    assert_true(s.step == 9 && s.n_entries == 3);
     assert_true(wire_step_next(&s, &e));
     assert_true(e.job == 1 && e.prompt_tokens == 5 && e.cached_tokens == 2 && e.output_tokens == 3);
     assert_int_equal(e.text_len, 2);
     assert_memory_equal(e.text, "hi", 2);
+    assert_true(e.choice == 127 && e.finish == ENGINE_FINISH_LENGTH && !e.is_prompt);
+    assert_int_equal(e.n_tokens, 2);
+    assert_true(e.tokens[0].id == 7 && e.tokens[0].logprob == -0.25f && e.tokens[0].n_tops == 3);
+    assert_memory_equal(e.tokens[0].tops, tops, sizeof tops);
+    assert_true(e.tokens[1].id == 4 && e.tokens[1].logprob == -3.0f && e.tokens[1].n_tops == 0);
     assert_true(wire_step_next(&s, &e));
-    assert_true(e.job == 2 && e.text_len == 0 && e.output_tokens == 1);
+    assert_true(e.job == 2 && e.text_len == 0 && e.output_tokens == 1 && e.n_tokens == 0);
+    assert_true(e.choice == 0 && e.finish == ENGINE_FINISH_NONE && !e.is_prompt);
+    assert_true(wire_step_next(&s, &e));
+    assert_true(e.job == 3 && e.is_prompt && e.n_tokens == 1);
+    assert_memory_equal(e.tokens[0].tops, tops, sizeof tops);
     assert_false(wire_step_next(&s, &e));
 }
 
@@ -147,8 +202,9 @@ static void test_greetings_come_back_as_they_were(void **state)
 
 static void test_final_and_stats_come_back_as_they_were(void **state)
 {
-    struct wire_final fin = {5, ST_OK, ENGINE_FINISH_STOP, 10, 4, 3, 100, 200, 300}, fin_out;
-    struct wire_stats st = {1, 2, 3, 4, 5, 6, 7, 8, 9, -1}, st_out;
+    struct wire_final fin = {5, ST_OK, ENGINE_FINISH_STOP, 10, 4, 3, 100, 200, 300, 0}, fin_out;
+    struct wire_final full = {.job = 6, .status = ST_OVERLOADED, .retry_after_ms = 1500};
+    struct wire_stats st = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, -1}, st_out;
     struct wire_frame f;
 
     (void)state;
@@ -159,10 +215,17 @@ static void test_final_and_stats_come_back_as_they_were(void **state)
     assert_true(fin_out.prompt_tokens == 10 && fin_out.output_tokens == 3);
     assert_true(fin_out.queue_us == 100 && fin_out.decode_us == 300);
     buf_clear(&frame);
+    wire_put_final(&frame, &full);
+    f = scanned(WIRE_FINAL);
+    assert_int_equal(wire_get_final(&f, &fin_out), ST_OK);
+    assert_true(fin_out.status == ST_OVERLOADED && fin_out.retry_after_ms == 1500);
+    buf_clear(&frame);
     wire_put_stats(&frame, &st);
     f = scanned(WIRE_STATS);
     assert_int_equal(wire_get_stats(&f, &st_out), ST_OK);
     assert_true(st_out.rows_max == 5 && st_out.preemptions == 9 && st_out.last_step_age_ms == -1);
+    assert_true(st_out.prefix_query_tokens == 10 && st_out.prefix_hit_tokens == 11);
+    assert_int_equal(st_out.not_finite, 12);
 }
 
 /* Decodes a body of any type; the status alone matters. */
@@ -189,7 +252,7 @@ static enum status decode(const struct wire_frame *f)
     case WIRE_CANCEL:
         return wire_get_cancel(f, &number);
     case WIRE_STEP:
-        return wire_get_step(f, &step);
+        return wire_get_step(f, &step_scratch, &step);
     case WIRE_FINAL:
         return wire_get_final(f, &fin);
     case WIRE_STATS:
@@ -258,41 +321,178 @@ static void refuse_submit(const struct wire_submit *v)
     wire_put_submit(&frame, v);
     f = scanned(WIRE_SUBMIT);
     assert_int_equal(decode(&f), ST_CORRUPT);
+    assert_false(wire_submit_is_valid(v));
 }
 
-static void test_values_out_of_range_are_refused(void **state)
+/* A member of the example set to a bad value, one after the other. */
+#define REFUSE(member, ...)                                                                        \
+    do {                                                                                           \
+        const __typeof__(submit_example().member) bad[] = {__VA_ARGS__};                           \
+                                                                                                   \
+        for (size_t i = 0; i < COUNT_OF(bad); i++) {                                               \
+            struct wire_submit v = submit_example();                                               \
+                                                                                                   \
+            v.member = bad[i];                                                                     \
+            refuse_submit(&v);                                                                     \
+        }                                                                                          \
+    } while (0)
+
+static void test_sampling_out_of_range_is_refused(void **state)
 {
-    static const int32_t negative[] = {1, -1};
-    const float temperatures[] = {-0.1f, 2.1f, NAN, INFINITY}, top_ps[] = {0.0f, 1.1f, NAN};
-    struct wire_submit v;
+    (void)state;
+    REFUSE(sampling.temperature, -0.1f, 2.1f, NAN, INFINITY);
+    REFUSE(sampling.top_p, 0.0f, 1.1f, -0.1f, NAN);
+    REFUSE(sampling.top_k, -1, INT32_MIN);
+    REFUSE(sampling.min_p, -0.1f, 1.1f, NAN);
+    REFUSE(sampling.repetition_penalty, -0.1f, 2.1f, NAN);
+    REFUSE(sampling.frequency_penalty, -2.1f, 2.1f, NAN, -INFINITY);
+    REFUSE(sampling.presence_penalty, -2.1f, 2.1f, NAN);
+    REFUSE(sampling.top_logprobs, TOP_LOGPROBS_MAX + 1, 255);
+}
+
+static void test_limits_of_a_job_are_kept(void **state)
+{
+    (void)state;
+    REFUSE(weight, 0, WIRE_WEIGHT_MAX + 1);
+    REFUSE(priority, ENGINE_PRIORITIES);
+    REFUSE(queue_max_ms, WIRE_QUEUE_MS_MAX + 1);
+    REFUSE(n_choices, 0, ENGINE_CHOICES_MAX + 1);
+    REFUSE(n_prompt, 0);
+    REFUSE(stops[0].len, 0, WIRE_STOP_BYTES_MAX + 1);
+}
+
+static void test_the_edges_of_what_may_be_asked_for_pass(void **state)
+{
+    struct wire_submit v = submit_example(), out;
+    struct wire_frame f;
 
     (void)state;
-    for (size_t i = 0; i < COUNT_OF(temperatures); i++) {
-        v = submit_example();
-        v.sampling.temperature = temperatures[i];
-        refuse_submit(&v);
-    }
-    for (size_t i = 0; i < COUNT_OF(top_ps); i++) {
-        v = submit_example();
-        v.sampling.top_p = top_ps[i];
-        refuse_submit(&v);
-    }
-    v = submit_example();
-    v.sampling.top_k = -1;
+    v.sampling.temperature = 2.0f;
+    v.sampling.top_p = 1.0f;
+    v.sampling.min_p = 1.0f;
+    v.sampling.repetition_penalty = 2.0f;
+    v.sampling.want_prompt_logprobs = true;
+    v.queue_max_ms = WIRE_QUEUE_MS_MAX;
+    v.weight = WIRE_WEIGHT_MAX;
+    v.n_choices = ENGINE_CHOICES_MAX;
+    v.max_tokens = 0;
+    v.sampling.n_bias = v.n_stop_ids = v.n_stops = 0;
+    assert_true(wire_submit_is_valid(&v));
+    wire_put_submit(&frame, &v);
+    f = scanned(WIRE_SUBMIT);
+    assert_int_equal(wire_get_submit(&f, &scratch, &out), ST_OK);
+    assert_true(out.n_choices == ENGINE_CHOICES_MAX && out.max_tokens == 0);
+    assert_true(out.sampling.want_prompt_logprobs && out.sampling.n_bias == 0);
+}
+
+static void refuse_biases(const struct logit_bias *bias, uint32_t n)
+{
+    struct wire_submit v = submit_example();
+
+    v.sampling.bias = bias;
+    v.sampling.n_bias = n;
     refuse_submit(&v);
-    v = submit_example();
-    v.weight = 0;
+}
+
+static void refuse_stop_ids(const int32_t *ids, uint32_t n)
+{
+    struct wire_submit v = submit_example();
+
+    v.stop_ids = ids;
+    v.n_stop_ids = n;
     refuse_submit(&v);
-    v = submit_example();
-    v.n_prompt = 0;
-    refuse_submit(&v);
-    v = submit_example();
-    v.prompt = negative;
+}
+
+static void test_lists_of_ids_are_ascending_finite_and_bounded(void **state)
+{
+    static const struct logit_bias negative[] = {{-1, 0}}, twice[] = {{4, 1}, {4, 2}},
+                                   falling[] = {{4, 1}, {3, 2}}, nan[] = {{4, NAN}},
+                                   infinite[] = {{4, INFINITY}};
+    static const int32_t bad_ids[][2] = {{-1, 2}, {2, -1}, {4, 4}, {4, 3}};
+    static struct logit_bias many_biases[LOGIT_BIAS_MAX + 1];
+    static int32_t many_ids[STOP_IDS_MAX + 1];
+    struct wire_submit v = submit_example();
+
+    (void)state;
+    refuse_biases(negative, 1);
+    refuse_biases(twice, 2);
+    refuse_biases(falling, 2);
+    refuse_biases(nan, 1);
+    refuse_biases(infinite, 1);
+    for (size_t i = 0; i < COUNT_OF(bad_ids); i++)
+        refuse_stop_ids(bad_ids[i], 2);
+    for (uint32_t i = 0; i < COUNT_OF(many_biases); i++)
+        many_biases[i].id = (int32_t)i;
+    for (uint32_t i = 0; i < COUNT_OF(many_ids); i++)
+        many_ids[i] = (int32_t)i;
+    refuse_biases(many_biases, COUNT_OF(many_biases));
+    refuse_stop_ids(many_ids, COUNT_OF(many_ids));
+    v.prompt = bad_ids[1];
     v.n_prompt = 2;
     refuse_submit(&v);
-    v = submit_example();
-    v.stops[0].len = 0;
-    refuse_submit(&v);
+}
+
+static void test_unknown_flags_of_a_job_are_refused(void **state)
+{
+    /* After job, request, tenant, project, weight, priority, queue_max_ms, salt, max_tokens and
+     * n_choices. */
+    const size_t at = WIRE_HEADER_BYTES + 8 + 16 + 8 + 8 + 4 + 1 + 4 + 32 + 4 + 1;
+    struct wire_submit v = submit_example();
+    struct wire_frame f;
+
+    (void)state;
+    wire_put_submit(&frame, &v);
+    assert_int_equal(frame.data[at], 1 | 2); /* ignore_eos, want_logprobs */
+    frame.data[at] = 8;
+    f = scanned(WIRE_SUBMIT);
+    assert_int_equal(decode(&f), ST_CORRUPT);
+}
+
+static void refuse_entry(const struct wire_step_entry *e)
+{
+    struct wire_frame f;
+
+    buf_clear(&frame);
+    wire_step_begin(&frame, 1);
+    wire_step_add(&frame, e);
+    wire_step_end(&frame);
+    f = scanned(WIRE_STEP);
+    assert_int_equal(decode(&f), ST_CORRUPT);
+}
+
+static void test_entries_that_contradict_themselves_are_refused(void **state)
+{
+    const struct token_logprob nan_top = {7, NAN};
+    const struct token_sample bad[] = {
+        {-1, -1.0f, NULL, 0}, {7, NAN, NULL, 0}, {7, INFINITY, NULL, 0}, {7, -1.0f, &nan_top, 1}};
+
+    (void)state;
+    refuse_entry(&(struct wire_step_entry){.text = "", .finish = ENGINE_FINISH_LENGTH + 1});
+    refuse_entry(&(struct wire_step_entry){.text = "", .cached_tokens = 1});
+    refuse_entry(&(struct wire_step_entry){.text = "x", .text_len = 1, .is_prompt = true});
+    refuse_entry(
+        &(struct wire_step_entry){.text = "", .finish = ENGINE_FINISH_STOP, .is_prompt = true});
+    for (size_t i = 0; i < COUNT_OF(bad); i++)
+        refuse_entry(&(struct wire_step_entry){.text = "", .n_tokens = 1, .tokens = &bad[i]});
+}
+
+static void test_ends_that_contradict_themselves_are_refused(void **state)
+{
+    const struct wire_final bad[] = {{.status = ST_OK},
+                                     {.status = ST_CANCELLED, .finish = ENGINE_FINISH_STOP},
+                                     {.status = ST_CANCELLED, .retry_after_ms = 1},
+                                     {.status = ST_CANCELLED, .cached_tokens = 1},
+                                     {.status = STATUS_COUNT}};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        struct wire_frame f;
+
+        buf_clear(&frame);
+        wire_put_final(&frame, &bad[i]);
+        f = scanned(WIRE_FINAL);
+        assert_int_equal(decode(&f), ST_CORRUPT);
+    }
 }
 
 /* Counts that claim more than the frame holds, at the offsets of the layout. */
@@ -350,7 +550,17 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(test_every_truncation_and_excess_is_refused, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(test_values_out_of_range_are_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_sampling_out_of_range_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_limits_of_a_job_are_kept, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_the_edges_of_what_may_be_asked_for_pass, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_lists_of_ids_are_ascending_finite_and_bounded, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_unknown_flags_of_a_job_are_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_entries_that_contradict_themselves_are_refused, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_ends_that_contradict_themselves_are_refused, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_counts_past_the_frame_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_scan_waits_for_the_whole_frame, setup, teardown),
         cmocka_unit_test_setup_teardown(test_scan_refuses_an_impossible_length_at_once, setup,

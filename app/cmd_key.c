@@ -37,6 +37,7 @@ static const char help[] =
     "                        the same for all keys of the tenant together; left as it is if "
     "absent\n"
     "  --scopes LIST         of inference, usage, platform, control-tokens (inference,usage)\n"
+    "  --priority CLASS      of high, normal, low: whose requests the engine takes first (normal)\n"
     "  --expires TIME        30d, 12h, 30m, 90s from now, or 2026-01-31T12:00:00Z\n"
     "\n"
     "create prints the key on standard output, this once: only a hash of it is stored.\n";
@@ -48,6 +49,9 @@ static const struct {
               {"usage", SCOPE_USAGE},
               {"platform", SCOPE_PLATFORM},
               {"control-tokens", SCOPE_CONTROL_TOKENS}};
+
+static const char *const priorities[] = {
+    [KEY_PRIORITY_HIGH] = "high", [KEY_PRIORITY_NORMAL] = "normal", [KEY_PRIORITY_LOW] = "low"};
 
 struct options {
     struct admin_options admin;
@@ -163,6 +167,18 @@ static bool parse_scopes(const char *text, uint32_t *out)
     return true;
 }
 
+static bool parse_priority(const char *text, enum key_priority *out)
+{
+    for (size_t i = 0; i < COUNT_OF(priorities); i++) {
+        if (strcmp(priorities[i], text) == 0) {
+            *out = (enum key_priority)i;
+            return true;
+        }
+    }
+    fprintf(stderr, "\"%s\" is no priority: high, normal, low\n", text);
+    return false;
+}
+
 enum option_id {
     OPT_CONFIG = 1,
     OPT_CONNINFO,
@@ -177,6 +193,7 @@ enum option_id {
     OPT_TENANT_TPM,
     OPT_TENANT_CONCURRENCY,
     OPT_SCOPES,
+    OPT_PRIORITY,
     OPT_EXPIRES,
     OPT_JSON,
     OPT_HELP,
@@ -207,6 +224,8 @@ static bool use_option(struct options *o, int id)
         return parse_count(optarg, counts[id]);
     if (id == OPT_SCOPES)
         return parse_scopes(optarg, &o->spec.scopes);
+    if (id == OPT_PRIORITY)
+        return parse_priority(optarg, &o->spec.priority);
     if (id == OPT_EXPIRES)
         return use_expiry(optarg, &o->spec.expires_at_s);
     return true;
@@ -228,6 +247,7 @@ static bool parse_options(int argc, char **argv, struct options *o)
         {"tenant-tpm", required_argument, NULL, OPT_TENANT_TPM},
         {"tenant-concurrency", required_argument, NULL, OPT_TENANT_CONCURRENCY},
         {"scopes", required_argument, NULL, OPT_SCOPES},
+        {"priority", required_argument, NULL, OPT_PRIORITY},
         {"expires", required_argument, NULL, OPT_EXPIRES},
         {"json", no_argument, NULL, OPT_JSON},
         {"help", no_argument, NULL, OPT_HELP},
@@ -238,6 +258,7 @@ static bool parse_options(int argc, char **argv, struct options *o)
     *o = (struct options){.spec = {.project = "default",
                                    .name = "",
                                    .scopes = SCOPE_INFERENCE | SCOPE_USAGE,
+                                   .priority = KEY_PRIORITY_NORMAL,
                                    .tenant_limits = {-1, -1, -1}}};
     optind = 1;
     while ((id = getopt_long(argc, argv, "", names, NULL)) != -1)
@@ -295,6 +316,7 @@ static int print_created(const struct options *o, const char *key, const char *p
         put_member(&b, "public_id", public_id);
         put_member(&b, "tenant", o->spec.tenant);
         put_member(&b, "project", o->spec.project);
+        put_member(&b, "priority", priorities[o->spec.priority]);
         buf_puts(&b, ",\"scopes\":[");
         put_scopes(&b, o->spec.scopes, "\"");
         buf_puts(&b, "]}\n");
@@ -337,6 +359,7 @@ static void put_key_json(struct listing *l, const struct key_info *k)
     put_member(b, "name", k->name);
     put_member(b, "tenant", k->tenant);
     put_member(b, "project", k->project);
+    put_member(b, "priority", priorities[k->priority]);
     buf_puts(b, ",\"scopes\":[");
     put_scopes(b, k->scopes, "\"");
     buf_printf(b, "],\"rpm\":%" PRId64 ",\"tpm\":%" PRId64 ",\"concurrency\":%" PRId64,
@@ -354,11 +377,12 @@ static void put_key_row(struct listing *l, const struct key_info *k)
     buf_init(&bits);
     put_scopes(&bits, k->scopes, "");
     buf_printf(&l->text,
-               "%-16s  %-8s  %-16s  %-12s  %-24s  %9" PRId64 "  %9" PRId64 "  %6" PRId64
+               "%-16s  %-8s  %-16s  %-12s  %-24s  %-8s  %9" PRId64 "  %9" PRId64 "  %6" PRId64
                "  %-20s  %-20s  %s\n",
                k->public_id, k->state, k->tenant, k->project, buf_cstr(&bits),
-               k->limits.requests_per_min, k->limits.tokens_per_min, k->limits.concurrency,
-               k->created_at, k->expires_at != NULL ? k->expires_at : "never", k->name);
+               priorities[k->priority], k->limits.requests_per_min, k->limits.tokens_per_min,
+               k->limits.concurrency, k->created_at,
+               k->expires_at != NULL ? k->expires_at : "never", k->name);
     buf_dispose(&bits);
 }
 
@@ -385,9 +409,10 @@ static int run_list(struct admin *a, const struct options *o, const char *action
     if (o->json)
         buf_puts(&l.text, "{\"keys\":[");
     else
-        buf_printf(&l.text, "%-16s  %-8s  %-16s  %-12s  %-24s  %9s  %9s  %6s  %-20s  %-20s  %s\n",
-                   "PUBLIC ID", "STATE", "TENANT", "PROJECT", "SCOPES", "RPM", "TPM", "CONC",
-                   "CREATED", "EXPIRES", "NAME");
+        buf_printf(&l.text,
+                   "%-16s  %-8s  %-16s  %-12s  %-24s  %-8s  %9s  %9s  %6s  %-20s  %-20s  %s\n",
+                   "PUBLIC ID", "STATE", "TENANT", "PROJECT", "SCOPES", "PRIORITY", "RPM", "TPM",
+                   "CONC", "CREATED", "EXPIRES", "NAME");
     s = key_list(a->pg, o->spec.tenant, on_key, &l, &why);
     if (o->json)
         buf_puts(&l.text, "]}\n");

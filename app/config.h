@@ -21,6 +21,7 @@ struct config {
     char *model_id;                   /* as clients name it */
     int64_t model_context_tokens;     /* 0: the file's own */
     int64_t model_default_max_tokens; /* 0: what the context leaves */
+    char *model_generation_defaults;  /* "openai", "model" */
 
     /* engine */
     char *engine_socket;
@@ -31,6 +32,7 @@ struct config {
     int64_t engine_prefill_rows;
     int64_t engine_kv_mb; /* 0: the engine's default */
     int64_t engine_queue_max;
+    int64_t engine_queue_max_ms; /* 0: no bound */
 
     /* server */
     char *listen;

@@ -61,10 +61,13 @@ static void on_deadline(void *arg)
     request_cancel(i->request, ERROR_TIMEOUT);
 }
 
+_Static_assert(KEY_PRIORITY_LOW == ENGINE_PRIORITIES - 1, "auth's classes are the engine's");
+_Static_assert(CACHE_SALT_BYTES == ENGINE_SALT_BYTES, "auth's salt is the engine's");
+
 /* A request may go behind the others of its key, never before them. */
 static uint32_t priority_of(const struct inference *i)
 {
-    return i->params.is_flex ? ENGINE_PRIORITIES - 1 : i->request->auth.principal.priority;
+    return i->params.is_flex ? KEY_PRIORITY_LOW : i->request->auth.principal.priority;
 }
 
 static enum status submit(struct inference *i)

@@ -79,9 +79,9 @@ static enum status init_echo(struct choices *c, const struct choices_config *cfg
     c->bytes = all;
     if (!cfg->want_logprobs)
         return ST_OK;
-    logprobs_add_first(&c->prompt, &cfg->source, cfg->prompt[0], place_in_echo(c, cfg->prompt[0]),
-                       &c->scratch);
-    return logprobs_failed(&c->prompt) ? ST_NO_MEMORY : ST_OK;
+    shape_logprobs_add_first(&c->prompt, &cfg->source, cfg->prompt[0],
+                             place_in_echo(c, cfg->prompt[0]), &c->scratch);
+    return shape_logprobs_failed(&c->prompt) ? ST_NO_MEMORY : ST_OK;
 }
 
 /* ---- life ---- */
@@ -91,7 +91,7 @@ enum status choices_init(struct choices *c, const struct choices_config *cfg)
     *c = (struct choices){.config = *cfg};
     buf_init(&c->echo);
     buf_init(&c->scratch);
-    logprobs_init(&c->prompt, cfg->endpoint);
+    shape_logprobs_init(&c->prompt, cfg->endpoint);
     c->config.prompt = NULL;
     c->config.text = NULL;
     c->list = calloc(cfg->n, sizeof *c->list);
@@ -99,7 +99,7 @@ enum status choices_init(struct choices *c, const struct choices_config *cfg)
         return ST_NO_MEMORY;
     for (uint32_t i = 0; i < cfg->n; i++) {
         buf_init(&c->list[i].text);
-        logprobs_init(&c->list[i].logprobs, cfg->endpoint);
+        shape_logprobs_init(&c->list[i].logprobs, cfg->endpoint);
     }
     if (cfg->prompt != NULL) {
         enum status s = init_echo(c, cfg);
@@ -116,12 +116,12 @@ void choices_dispose(struct choices *c)
 {
     for (uint32_t i = 0; c->list != NULL && i < c->config.n; i++) {
         buf_dispose(&c->list[i].text);
-        logprobs_dispose(&c->list[i].logprobs);
+        shape_logprobs_dispose(&c->list[i].logprobs);
     }
     free(c->list);
     buf_dispose(&c->echo);
     buf_dispose(&c->scratch);
-    logprobs_dispose(&c->prompt);
+    shape_logprobs_dispose(&c->prompt);
     *c = (struct choices){0};
 }
 
@@ -130,19 +130,20 @@ void choices_dispose(struct choices *c)
 /* The prompt's log-probabilities stand in each choice. */
 static enum status add_prompt(struct choices *c, const struct engine_delta *d)
 {
-    size_t before = logprobs_bytes(&c->prompt);
+    size_t before = shape_logprobs_bytes(&c->prompt);
 
     for (uint32_t i = 0; i < d->n_tokens; i++)
-        logprobs_add(&c->prompt, &c->config.source, &d->tokens[i],
-                     place_in_echo(c, d->tokens[i].id), &c->scratch);
-    c->bytes += (logprobs_bytes(&c->prompt) - before) * c->config.n;
-    return logprobs_failed(&c->prompt) ? ST_NO_MEMORY : ST_OK;
+        shape_logprobs_add(&c->prompt, &c->config.source, &d->tokens[i],
+                           place_in_echo(c, d->tokens[i].id), &c->scratch);
+    c->bytes += (shape_logprobs_bytes(&c->prompt) - before) * c->config.n;
+    return shape_logprobs_failed(&c->prompt) ? ST_NO_MEMORY : ST_OK;
 }
 
 static void add_tokens(struct choices *c, struct choice *one, const struct engine_delta *d)
 {
     for (uint32_t i = 0; i < d->n_tokens; i++) {
-        logprobs_add(&one->logprobs, &c->config.source, &d->tokens[i], one->n_chars, &c->scratch);
+        shape_logprobs_add(&one->logprobs, &c->config.source, &d->tokens[i], one->n_chars,
+                           &c->scratch);
         token_source_read(&c->config.source, d->tokens[i].id, &c->scratch);
         one->n_chars += count_chars(c->scratch.data, c->scratch.len);
     }
@@ -151,18 +152,18 @@ static void add_tokens(struct choices *c, struct choice *one, const struct engin
 static enum status add_output(struct choices *c, const struct engine_delta *d)
 {
     struct choice *one = &c->list[d->choice];
-    size_t before = one->text.len + logprobs_bytes(&one->logprobs);
+    size_t before = one->text.len + shape_logprobs_bytes(&one->logprobs);
 
     buf_append(&one->text, d->text, d->len);
     if (c->config.want_logprobs)
         add_tokens(c, one, d);
     if (!c->config.is_streamed)
-        c->bytes += one->text.len + logprobs_bytes(&one->logprobs) - before;
+        c->bytes += one->text.len + shape_logprobs_bytes(&one->logprobs) - before;
     if (d->finish != ENGINE_FINISH_NONE && one->finish == ENGINE_FINISH_NONE) {
         one->finish = d->finish;
         c->n_ended++;
     }
-    return one->text.failed || logprobs_failed(&one->logprobs) ? ST_NO_MEMORY : ST_OK;
+    return one->text.failed || shape_logprobs_failed(&one->logprobs) ? ST_NO_MEMORY : ST_OK;
 }
 
 enum status choices_add(struct choices *c, const struct engine_delta *d)
@@ -177,15 +178,15 @@ enum status choices_add(struct choices *c, const struct engine_delta *d)
 void choice_clear(struct choice *one)
 {
     buf_clear(&one->text);
-    logprobs_clear(&one->logprobs);
+    shape_logprobs_clear(&one->logprobs);
 }
 
-const struct logprobs *choice_logprobs(const struct choices *c, const struct choice *one)
+const struct shape_logprobs *choice_logprobs(const struct choices *c, const struct choice *one)
 {
     return c->config.want_logprobs ? &one->logprobs : NULL;
 }
 
-const struct logprobs *choices_prompt_logprobs(const struct choices *c)
+const struct shape_logprobs *choices_prompt_logprobs(const struct choices *c)
 {
     return c->config.want_logprobs && c->prompt.lists[0].len > 0 ? &c->prompt : NULL;
 }

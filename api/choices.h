@@ -15,7 +15,7 @@
 
 struct choice {
     struct buf text;
-    struct logprobs logprobs;
+    struct shape_logprobs logprobs;
     int64_t n_chars;           /* of its tokens so far: where the next one's text begins */
     enum engine_finish finish; /* not NONE: it has ended */
     bool is_closed;            /* streamed: its finish chunk went out */
@@ -39,11 +39,11 @@ struct choices {
     struct choices_config config; /* without what it borrows */
     struct choice *list;
     uint32_t n_ended;
-    struct buf echo;        /* the prompt's text; "" without echo */
-    size_t echo_at;         /* of it: up to where its tokens are known */
-    struct logprobs prompt; /* with echo and want_logprobs */
-    int64_t echo_chars;     /* up to echo_at */
-    size_t bytes;           /* what a collected answer holds by now */
+    struct buf echo;              /* the prompt's text; "" without echo */
+    size_t echo_at;               /* of it: up to where its tokens are known */
+    struct shape_logprobs prompt; /* with echo and want_logprobs */
+    int64_t echo_chars;           /* up to echo_at */
+    size_t bytes;                 /* what a collected answer holds by now */
     struct buf scratch;
 };
 
@@ -58,7 +58,7 @@ MUST_CHECK enum status choices_add(struct choices *c, const struct engine_delta 
 /* Streamed: its text and log-probabilities went out. */
 void choice_clear(struct choice *one);
 /* NULL where none are wanted. */
-const struct logprobs *choice_logprobs(const struct choices *c, const struct choice *one);
-const struct logprobs *choices_prompt_logprobs(const struct choices *c);
+const struct shape_logprobs *choice_logprobs(const struct choices *c, const struct choice *one);
+const struct shape_logprobs *choices_prompt_logprobs(const struct choices *c);
 
 #endif

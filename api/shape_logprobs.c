@@ -11,26 +11,26 @@
 /* Most tokens are shorter; longer ones are asked for again. */
 #define TOKEN_BYTES 64
 
-void logprobs_init(struct logprobs *l, enum endpoint endpoint)
+void shape_logprobs_init(struct shape_logprobs *l, enum endpoint endpoint)
 {
     l->endpoint = endpoint;
     for (int i = 0; i < LOGPROB_LISTS; i++)
         buf_init(&l->lists[i]);
 }
 
-void logprobs_dispose(struct logprobs *l)
+void shape_logprobs_dispose(struct shape_logprobs *l)
 {
     for (int i = 0; i < LOGPROB_LISTS; i++)
         buf_dispose(&l->lists[i]);
 }
 
-void logprobs_clear(struct logprobs *l)
+void shape_logprobs_clear(struct shape_logprobs *l)
 {
     for (int i = 0; i < LOGPROB_LISTS; i++)
         buf_clear(&l->lists[i]);
 }
 
-size_t logprobs_bytes(const struct logprobs *l)
+size_t shape_logprobs_bytes(const struct shape_logprobs *l)
 {
     size_t n = 0;
 
@@ -39,7 +39,7 @@ size_t logprobs_bytes(const struct logprobs *l)
     return n;
 }
 
-bool logprobs_failed(const struct logprobs *l)
+bool shape_logprobs_failed(const struct shape_logprobs *l)
 {
     bool failed = false;
 
@@ -149,7 +149,7 @@ static void add_chat(struct buf *b, const struct token_source *from, const struc
 
 /* ---- completions ---- */
 
-static void put_token(struct logprobs *l, const struct token_source *from, int32_t id,
+static void put_token(struct shape_logprobs *l, const struct token_source *from, int32_t id,
                       int64_t offset, struct buf *scratch)
 {
     token_source_read(from, id, scratch);
@@ -200,8 +200,8 @@ static void put_top_map(struct buf *b, const struct token_source *from,
     buf_putc(b, '}');
 }
 
-void logprobs_add(struct logprobs *l, const struct token_source *from, const struct token_sample *t,
-                  int64_t offset, struct buf *scratch)
+void shape_logprobs_add(struct shape_logprobs *l, const struct token_source *from,
+                        const struct token_sample *t, int64_t offset, struct buf *scratch)
 {
     if (l->endpoint == ENDPOINT_CHAT) {
         add_chat(&l->lists[0], from, t, scratch);
@@ -213,8 +213,8 @@ void logprobs_add(struct logprobs *l, const struct token_source *from, const str
     put_top_map(&l->lists[LOGPROB_TOPS], from, t, scratch);
 }
 
-void logprobs_add_first(struct logprobs *l, const struct token_source *from, int32_t id,
-                        int64_t offset, struct buf *scratch)
+void shape_logprobs_add_first(struct shape_logprobs *l, const struct token_source *from, int32_t id,
+                              int64_t offset, struct buf *scratch)
 {
     put_token(l, from, id, offset, scratch);
     put_comma(&l->lists[LOGPROB_VALUES]);
@@ -225,8 +225,8 @@ void logprobs_add_first(struct logprobs *l, const struct token_source *from, int
 
 /* ---- the whole ---- */
 
-static void put_list(struct buf *b, const struct logprobs *prompt, const struct logprobs *own,
-                     enum logprob_list which)
+static void put_list(struct buf *b, const struct shape_logprobs *prompt,
+                     const struct shape_logprobs *own, enum logprob_list which)
 {
     const struct buf *first = prompt != NULL ? &prompt->lists[which] : NULL;
     const struct buf *rest = &own->lists[which];
@@ -240,12 +240,14 @@ static void put_list(struct buf *b, const struct logprobs *prompt, const struct 
     buf_putc(b, ']');
 }
 
-void logprobs_put(struct buf *b, const struct logprobs *prompt, const struct logprobs *own)
+void shape_logprobs_put(struct buf *b, const struct shape_logprobs *prompt,
+                        const struct shape_logprobs *own)
 {
     static const char *const names[LOGPROB_LISTS] = {"tokens", "token_logprobs", "top_logprobs",
                                                      "text_offset"};
 
-    b->failed = b->failed || logprobs_failed(own) || (prompt != NULL && logprobs_failed(prompt));
+    b->failed = b->failed || shape_logprobs_failed(own) ||
+                (prompt != NULL && shape_logprobs_failed(prompt));
     if (own->endpoint == ENDPOINT_CHAT) {
         buf_puts(b, "{\"content\":");
         put_list(b, prompt, own, LOGPROB_TOKENS);

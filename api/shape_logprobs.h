@@ -30,28 +30,29 @@ enum logprob_list { /* of completions */
                     LOGPROB_LISTS,
 };
 
-struct logprobs {
+struct shape_logprobs {
     enum endpoint endpoint;
     struct buf lists[LOGPROB_LISTS]; /* elements with commas; chat has all in the first */
 };
 
-void logprobs_init(struct logprobs *l, enum endpoint endpoint);
-void logprobs_dispose(struct logprobs *l);
+void shape_logprobs_init(struct shape_logprobs *l, enum endpoint endpoint);
+void shape_logprobs_dispose(struct shape_logprobs *l);
 /* Empties it, keeps the memory. */
-void logprobs_clear(struct logprobs *l);
-size_t logprobs_bytes(const struct logprobs *l);
-bool logprobs_failed(const struct logprobs *l); /* out of memory */
+void shape_logprobs_clear(struct shape_logprobs *l);
+size_t shape_logprobs_bytes(const struct shape_logprobs *l);
+bool shape_logprobs_failed(const struct shape_logprobs *l); /* out of memory */
 
 /* `offset`: characters of the choice's text before the token (completions). `scratch` is any buffer
  * of the caller's; its content goes. */
-void logprobs_add(struct logprobs *l, const struct token_source *from, const struct token_sample *t,
-                  int64_t offset, struct buf *scratch);
+void shape_logprobs_add(struct shape_logprobs *l, const struct token_source *from,
+                        const struct token_sample *t, int64_t offset, struct buf *scratch);
 /* A prompt's first token, which nothing precedes: its values are null. Completions only. */
-void logprobs_add_first(struct logprobs *l, const struct token_source *from, int32_t id,
-                        int64_t offset, struct buf *scratch);
+void shape_logprobs_add_first(struct shape_logprobs *l, const struct token_source *from, int32_t id,
+                              int64_t offset, struct buf *scratch);
 
 /* The value of a choice's `logprobs`: first those of the prompt (NULL: none), then its own. */
-void logprobs_put(struct buf *b, const struct logprobs *prompt, const struct logprobs *own);
+void shape_logprobs_put(struct buf *b, const struct shape_logprobs *prompt,
+                        const struct shape_logprobs *own);
 
 /* The token's bytes into *out (cleared first). */
 void token_source_read(const struct token_source *from, int32_t id, struct buf *out);

@@ -85,7 +85,7 @@ static void put_logprobs(struct buf *b, const struct shape_choice *c)
 {
     buf_puts(b, ",\"logprobs\":");
     if (c->logprobs != NULL)
-        logprobs_put(b, c->prompt_logprobs, c->logprobs);
+        shape_logprobs_put(b, c->prompt_logprobs, c->logprobs);
     else
         buf_puts(b, "null");
 }

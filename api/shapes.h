@@ -34,9 +34,9 @@ struct shape_choice {
     size_t echo_len;
     const char *text;
     size_t len;
-    const struct logprobs *prompt_logprobs; /* go before the others; NULL: none */
-    const struct logprobs *logprobs;        /* NULL: not asked for */
-    enum engine_finish finish;              /* chunks: NONE where it goes on */
+    const struct shape_logprobs *prompt_logprobs; /* go before the others; NULL: none */
+    const struct shape_logprobs *logprobs;        /* NULL: not asked for */
+    enum engine_finish finish;                    /* chunks: NONE where it goes on */
 };
 
 /* "fp_" and a hash of what decides the tokens besides the request: device, build, model. */

@@ -89,7 +89,8 @@ def test_all_choices_are_reserved(stack):
 # ---- log-probabilities ----
 
 def check_chat_logprobs(content, text, most):
-    assert b"".join(bytes(t["bytes"]) for t in content) == text.encode()
+    # a choice that ends within a character has U+FFFD for its half
+    assert b"".join(bytes(t["bytes"]) for t in content).decode(errors="replace") == text
     for t in content:
         tops = t["top_logprobs"]
         assert len(tops) == most

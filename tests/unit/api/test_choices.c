@@ -62,7 +62,7 @@ static json_t *logprobs_of(const struct choices *c, uint32_t choice)
     json_t *doc = NULL;
 
     buf_init(&b);
-    logprobs_put(&b, choices_prompt_logprobs(c), choice_logprobs(c, &c->list[choice]));
+    shape_logprobs_put(&b, choices_prompt_logprobs(c), choice_logprobs(c, &c->list[choice]));
     assert_false(b.failed);
     assert_int_equal(json_parse(b.data, b.len, 10, &doc, &why), ST_OK);
     buf_dispose(&b);

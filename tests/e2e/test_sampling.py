@@ -3,6 +3,7 @@
 import concurrent.futures as futures
 import json
 import math
+import struct
 
 import httpx2
 import openai
@@ -260,13 +261,35 @@ def test_flex_is_told(sdk):
     assert tiers == {"flex"}
 
 
-def test_a_model_s_own_defaults_when_the_administrator_says_so(own_stack):
-    """The file of the demo model names none: then OpenAI's hold, and the setting is taken."""
-    stack = own_stack.start()
+def with_metadata(source, target, key, value):
+    """A copy of a GGUF file with one more float; a second key pads, so that the tensors stay aligned to 32 bytes."""
+    data = source.read_bytes()
+    magic, version, n_tensors, n_keys = struct.unpack_from("<4sIQQ", data)
+    entry = struct.pack("<Q", len(key)) + key.encode() + struct.pack("<If", 6, value)
+    room = -(len(entry) + 8 + len("test.pad") + 4 + 8) % 32
+    pad = struct.pack("<Q", 8) + b"test.pad" + struct.pack("<IQ", 8, room) + b"." * room
+    target.write_bytes(struct.pack("<4sIQQ", magic, version, n_tensors, n_keys + 2) + entry + pad + data[24:])
+
+
+def test_a_model_s_own_defaults_hold_when_the_administrator_says_so(own_stack):
+    stack = own_stack
+    path = stack.dir.parent / MODEL.name
+    with_metadata(MODEL, path, "general.sampling.temp", 0.0)
+    stack.extra = ["--model", str(path)]
+    stack.start()
+
+    def texts_of(**fields):
+        return {stack.chat("Invent a word.", max_tokens=12, seed=seed, **fields).json()["choices"][0]["message"]["content"]
+                for seed in range(4)}
+
+    greedy = texts_of(temperature=0)
+    assert len(texts_of(temperature=None)) > 1, "OpenAI's default is 1"
     with_config(stack, "model", "generation_defaults: model")
     stack.kill("gateway")
+    wait_for("the loss seen", lambda: not stack.is_ready(), 20 * SLOW)
     stack.wait_ready()
-    assert stack.chat(temperature=None, seed=1).status_code == 200
+    assert texts_of(temperature=None) == greedy
+    assert len(texts_of(temperature=1.5)) > 1, "what a request says goes before"
 
 
 # ---- the prefix cache ----

@@ -88,6 +88,8 @@ static enum status init_echo(struct choices *c, const struct choices_config *cfg
 
 enum status choices_init(struct choices *c, const struct choices_config *cfg)
 {
+    int64_t n_chars;
+
     *c = (struct choices){.config = *cfg};
     buf_init(&c->echo);
     buf_init(&c->scratch);
@@ -107,8 +109,9 @@ enum status choices_init(struct choices *c, const struct choices_config *cfg)
         if (s != ST_OK)
             return s;
     }
+    n_chars = count_chars(c->echo.data, c->echo.len);
     for (uint32_t i = 0; i < cfg->n; i++)
-        c->list[i].n_chars = count_chars(c->echo.data, c->echo.len);
+        c->list[i].n_chars = n_chars;
     return ST_OK;
 }
 

@@ -20,6 +20,9 @@
       "A field is not supported.")                                                                 \
     X(CONTEXT, 400, "invalid_request_error", "context_length_exceeded", false,                     \
       "The prompt does not fit the model's context.")                                              \
+    X(ANSWER, 400, "invalid_request_error", "answer_too_large", false,                             \
+      "The answer is larger than one may be. Stream it, or ask for fewer choices, tokens or "      \
+      "log-probabilities.")                                                                        \
     X(API_KEY, 401, "invalid_request_error", "invalid_api_key", false,                             \
       "Incorrect API key provided.")                                                               \
     X(SCOPE, 403, "invalid_request_error", "insufficient_permissions", false,                      \

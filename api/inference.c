@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/loop_thread.h"
+#include "api/params_model.h"
 #include "api/respond.h"
 #include "api/routes.h"
 #include "base/clock.h"
@@ -57,17 +58,17 @@ static bool read_client_request_id(struct inference *i, struct api_error *e)
 
 static bool find_model(struct inference *i, struct api_error *e)
 {
-    const struct params *p = &i->params;
+    struct params *p = &i->params;
 
     i->model = engine_model_find(i->request->loop->api->parts.engine, p->model);
     if (i->model == NULL)
         return error_set(e, ERROR_MODEL, "model",
                          "The model '%s' does not exist or you do not have access to it.",
                          p->model);
-    if (p->max_tokens > i->model->context_tokens)
-        return error_set(e, ERROR_VALUE, p->max_field,
-                         "Invalid value for '%s': the model's context has %u tokens.", p->max_field,
-                         i->model->context_tokens);
+    if (!params_check_model(p, i->model, e))
+        return false;
+    if (i->request->loop->api->cfg.use_model_defaults)
+        params_use_defaults(p, &i->model->defaults);
     i->request->log_model = i->model->id;
     return true;
 }
@@ -139,7 +140,6 @@ static bool stage_parse(struct request *r)
         return refuse_kind(r, ERROR_OVERLOADED);
     r->state = i;
     i->request = r;
-    buf_init(&i->text);
     if (r->loop->cancelling)
         return refuse_kind(r, ERROR_UNAVAILABLE);
     if (!check_head(i, &e))
@@ -206,7 +206,7 @@ static struct quota_limits limits_of(const struct auth_limits *l)
     return (struct quota_limits){l->requests_per_min, l->tokens_per_min, l->concurrency};
 }
 
-/* The output that this request may have at most, from what the context leaves. */
+/* The output that each choice may have at most, from what the context leaves. */
 static bool bound_output(struct inference *i, struct api_error *e)
 {
     int64_t left = (int64_t)i->model->context_tokens - i->prepare.n_ids;
@@ -219,9 +219,12 @@ static bool bound_output(struct inference *i, struct api_error *e)
         return error_set(e, ERROR_CONTEXT, field,
                          "The model's context has %u tokens; the prompt has %u.",
                          i->model->context_tokens, i->prepare.n_ids);
-    if (want == 0)
+    if (want == -1)
         want = i->model->default_max_tokens != 0 ? i->model->default_max_tokens : left;
     i->output_cap = int64_min(want, left);
+    if (i->output_cap > INT32_MAX / i->params.n_choices) /* what a usage row counts */
+        return error_set(e, ERROR_VALUE, "n", "Invalid value for 'n': %lld choices of %lld tokens.",
+                         (long long)i->params.n_choices, (long long)i->output_cap);
     return true;
 }
 
@@ -306,7 +309,7 @@ static bool stage_admit(struct request *r)
         .project = limits_of(&who->project),
         .key = limits_of(&who->key),
         .prompt_tokens = i->prepare.n_ids,
-        .output_tokens = int64_min(i->output_cap, cfg->reserve_output_tokens),
+        .output_tokens = int64_min(i->output_cap, cfg->reserve_output_tokens) * i->params.n_choices,
         .slot_deadline_ms = cfg->request_max_ms,
     };
     quota_reserve(r->loop->quota, &i->ask, on_grant, i);
@@ -348,7 +351,7 @@ static bool stage_journal(struct request *r)
         .key_id = who->key_id,
         .stream = i->params.stream,
         .prompt_tokens = i->prepare.n_ids,
-        .output_cap = i->output_cap,
+        .output_cap = i->output_cap * i->params.n_choices,
         .price = i->price,
     };
 
@@ -388,7 +391,7 @@ static void on_dispose(struct request *r)
         return;
     loop_timer_stop(&r->loop->loop.super, &i->deadline);
     sse_dispose(&i->stream);
-    buf_dispose(&i->text);
+    choices_dispose(&i->choices);
     free(i->prepare.ids);
     params_dispose(&i->params);
     free(i);

@@ -4,6 +4,7 @@
 #ifndef API_INFERENCE_H
 #define API_INFERENCE_H
 
+#include "api/choices.h"
 #include "api/params.h"
 #include "api/request.h"
 #include "api/request_meter.h"
@@ -33,7 +34,7 @@ struct inference {
     struct engine_prepare prepare;
     struct price price;
     struct quota_ask ask;
-    int64_t output_cap;
+    int64_t output_cap;     /* of each choice */
     int64_t admitted_at_us; /* wall clock */
     int64_t admitted_ns;    /* monotonic: the wall clock may be set back meanwhile */
     struct billing_write write;
@@ -47,7 +48,8 @@ struct inference {
     struct engine_end end;
     struct shape shape;
     struct sse stream; /* streamed */
-    struct buf text;   /* or collected */
+    struct choices choices;
+    bool is_echo_sent; /* streamed */
 };
 
 /* Stages. */
@@ -57,9 +59,10 @@ bool inference_run(struct request *r);
  * `end` says how it went; exactly once. */
 void inference_close(struct inference *i, const struct engine_end *end);
 
-/* The answer. All do nothing once the client is gone. */
-void inference_answer_start(struct inference *i);
-void inference_answer_text(struct inference *i, const char *text, size_t len);
+/* The answer. All do nothing once the client is gone. ST_TOO_LARGE, ST_NO_MEMORY: there will be
+ * none; nothing may be generated for it. */
+MUST_CHECK enum status inference_answer_start(struct inference *i);
+void inference_answer_delta(struct inference *i, const struct engine_delta *d);
 void inference_answer_end(struct inference *i, const struct api_error *e); /* NULL: it went well */
 
 #endif

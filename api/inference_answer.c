@@ -6,17 +6,16 @@
 #include "api/respond.h"
 #include "api/routes.h"
 
-/* Text of one answer that is collected: the context bounds it long before. */
-#define TEXT_MAX_BYTES ((size_t)64 << 20)
-
 static void on_stream_start(void *arg)
 {
     struct inference *i = arg;
 
-    if (!shape_has_first(&i->shape))
+    if (i->shape.endpoint != ENDPOINT_CHAT)
         return;
-    shape_first(sse_begin(&i->stream), &i->shape);
-    sse_commit(&i->stream);
+    for (uint32_t k = 0; k < i->choices.config.n; k++) {
+        shape_first(sse_begin(&i->stream), &i->shape, k);
+        sse_commit(&i->stream);
+    }
 }
 
 static void on_stream_stuck(void *arg)
@@ -40,39 +39,132 @@ static void init_shape(struct inference *i)
     i->shape.created_s = r->begin_wall_us / 1000000;
     i->shape.model = i->model->id;
     i->shape.include_usage = i->params.include_usage;
+    i->shape.service_tier = i->params.service_tier;
     engine_stats(r->loop->api->parts.engine, &stats);
     shape_fingerprint(&stats, i->model->revision, i->shape.fingerprint);
 }
 
-void inference_answer_start(struct inference *i)
+static enum status init_choices(struct inference *i)
 {
+    const struct params *p = &i->params;
+    const struct choices_config cfg = {
+        .endpoint = i->shape.endpoint,
+        .n = (uint32_t)p->n_choices,
+        .want_logprobs = p->logprobs,
+        .is_streamed = p->stream,
+        .source = {.model = i->model, .bytes = engine_token_bytes},
+        .prompt = p->echo ? i->prepare.ids : NULL,
+        .n_prompt = i->prepare.n_ids,
+        .text = p->kind == ENGINE_PROMPT_TEXT ? p->text : NULL,
+        .text_len = p->text_len,
+    };
+
+    return choices_init(&i->choices, &cfg);
+}
+
+/* A client may lag by some steps, and a step brings an event of every choice; the prompt's come all
+ * at once. */
+static size_t pending_max(const struct params *p)
+{
+    return SSE_PENDING_MAX_BYTES * (size_t)(1 + p->n_choices / 8) +
+           (p->echo ? ANSWER_BYTES_MAX : 0);
+}
+
+enum status inference_answer_start(struct inference *i)
+{
+    enum status s;
+
     init_shape(i);
-    i->text.limit = TEXT_MAX_BYTES;
-    if (!i->params.stream)
-        return;
-    sse_init(&i->stream, i->request, i->request->loop->api->cfg.ping_ms);
+    s = init_choices(i);
+    if (s != ST_OK || !i->params.stream)
+        return s;
+    sse_init(&i->stream, i->request, i->request->loop->api->cfg.ping_ms, pending_max(&i->params));
     i->stream.on_start = on_stream_start;
     i->stream.on_stuck = on_stream_stuck;
     i->stream.arg = i;
+    return ST_OK;
 }
 
-void inference_answer_text(struct inference *i, const char *text, size_t len)
+/* ---- streamed ---- */
+
+/* The prompt, before anything else of any choice: by then its log-probabilities are there. */
+static void send_echo(struct inference *i)
 {
-    if (!i->params.stream) {
-        buf_append(&i->text, text, len);
+    const struct choices *c = &i->choices;
+
+    if (!i->params.echo || i->is_echo_sent)
         return;
+    i->is_echo_sent = true;
+    for (uint32_t k = 0; k < c->config.n; k++) {
+        const struct shape_choice part = {.index = k,
+                                          .text = c->echo.data,
+                                          .len = c->echo.len,
+                                          .logprobs = choices_prompt_logprobs(c)};
+
+        shape_text(sse_begin(&i->stream), &i->shape, &part);
+        sse_commit(&i->stream);
     }
-    shape_text(sse_begin(&i->stream), &i->shape, text, len);
+}
+
+static void send_finish(struct inference *i, uint32_t index, enum engine_finish finish)
+{
+    i->choices.list[index].is_closed = true;
+    shape_finish(sse_begin(&i->stream), &i->shape, index, finish);
     sse_commit(&i->stream);
+}
+
+/* The last choice's finish waits for the end, and so for the final record to be durable. */
+static void send_delta(struct inference *i, const struct engine_delta *d)
+{
+    struct choice *one = &i->choices.list[d->choice];
+    const struct shape_choice part = {.index = d->choice,
+                                      .text = one->text.data,
+                                      .len = one->text.len,
+                                      .logprobs = choice_logprobs(&i->choices, one)};
+    const bool is_last = i->choices.n_ended == i->choices.config.n;
+
+    if (d->len > 0 || (i->params.logprobs && d->n_tokens > 0)) {
+        send_echo(i);
+        shape_text(sse_begin(&i->stream), &i->shape, &part);
+        sse_commit(&i->stream);
+        choice_clear(one);
+    }
+    if (one->finish != ENGINE_FINISH_NONE && !one->is_closed && !is_last) {
+        send_echo(i);
+        send_finish(i, d->choice, one->finish);
+    }
     sse_flush(&i->stream);
+}
+
+void inference_answer_delta(struct inference *i, const struct engine_delta *d)
+{
+    enum status s;
+
+    if (d->choice >= i->choices.config.n)
+        return; /* the engine's mistake may spoil this answer, not the gateway */
+    s = choices_add(&i->choices, d);
+    if (s != ST_OK)
+        request_cancel(i->request, s == ST_TOO_LARGE ? ERROR_ANSWER : ERROR_OVERLOADED);
+    else if (i->params.stream && !d->is_prompt)
+        send_delta(i, d);
+}
+
+/* Choices whose end was not told one by one share that of the job. */
+static enum engine_finish finish_of(const struct inference *i, uint32_t index)
+{
+    enum engine_finish own = i->choices.list[index].finish;
+
+    return own != ENGINE_FINISH_NONE ? own : i->end.finish;
 }
 
 static void end_stream(struct inference *i)
 {
     struct sse *s = &i->stream;
 
-    shape_finish(sse_begin(s), &i->shape, i->end.finish);
-    sse_commit(s);
+    send_echo(i);
+    for (uint32_t k = 0; k < i->choices.config.n; k++)
+        if (!i->choices.list[k].is_closed)
+            send_finish(i, k, finish_of(i, k));
     if (i->shape.include_usage) {
         shape_usage(sse_begin(s), &i->shape, &i->end.usage);
         sse_commit(s);
@@ -93,13 +185,29 @@ static void fail_stream(struct inference *i, const struct api_error *e)
     sse_end(s);
 }
 
+/* ---- whole ---- */
+
 static void answer_whole(struct inference *i)
 {
+    const struct choices *c = &i->choices;
     struct buf body;
 
     buf_init(&body);
-    shape_answer(&body, &i->shape, buf_cstr(&i->text), i->text.len, i->end.finish, &i->end.usage);
-    body.failed |= i->text.failed;
+    shape_answer_begin(&body, &i->shape);
+    for (uint32_t k = 0; k < c->config.n; k++) {
+        const struct choice *one = &c->list[k];
+        const struct shape_choice whole = {.index = k,
+                                           .echo = c->echo.data,
+                                           .echo_len = c->echo.len,
+                                           .text = one->text.data,
+                                           .len = one->text.len,
+                                           .prompt_logprobs = choices_prompt_logprobs(c),
+                                           .logprobs = choice_logprobs(c, one),
+                                           .finish = finish_of(i, k)};
+
+        shape_answer_choice(&body, &i->shape, &whole);
+    }
+    shape_answer_end(&body, &i->shape, &i->end.usage);
     respond_json(i->request, 200, &body);
     buf_dispose(&body);
 }

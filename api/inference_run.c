@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "api/loop_thread.h"
+#include "api/params_model.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/size.h"
@@ -43,8 +44,7 @@ static void on_delta(void *arg, const struct engine_delta *d, const struct engin
 
     request_meter_tokens(&i->meter, d->choice, so_far, clock_mono_ns() / 1000);
     note_progress(i, so_far);
-    if (d->len > 0)
-        inference_answer_text(i, d->text, d->len);
+    inference_answer_delta(i, d);
 }
 
 static void on_end(void *arg, const struct engine_end *end)
@@ -62,73 +62,80 @@ static void on_deadline(void *arg)
     request_cancel(i->request, ERROR_TIMEOUT);
 }
 
-/* top_p 0, or what is 0 as a float, leaves the most probable token alone: the greedy choice, which
- * is temperature 0. The engine takes no top_p of 0. */
-static float temperature_of(const struct params *p)
-{
-    return (float)p->top_p > 0 ? (float)p->temperature : 0.0F;
-}
+_Static_assert(KEY_PRIORITY_LOW == ENGINE_PRIORITIES - 1, "auth's classes are the engine's");
+_Static_assert(CACHE_SALT_BYTES == ENGINE_SALT_BYTES, "auth's salt is the engine's");
 
-static float top_p_of(const struct params *p)
+/* A request may go behind the others of its key, never before them. */
+static uint32_t priority_of(const struct inference *i)
 {
-    return (float)p->top_p > 0 ? (float)p->top_p : 1.0F;
-}
-
-static uint64_t seed_of(const struct params *p)
-{
-    uint64_t seed;
-
-    if (p->has_seed)
-        return (uint64_t)p->seed;
-    random_bytes(&seed, sizeof seed);
-    return seed;
+    return i->params.is_flex ? KEY_PRIORITY_LOW : i->request->auth.principal.priority;
 }
 
 static enum status submit(struct inference *i)
 {
     struct request *r = i->request;
+    const struct principal *who = &r->auth.principal;
     struct engine_submit s = {
         .request = r->id,
         .model = i->model,
-        .tenant = (uint64_t)r->auth.principal.tenant_id,
-        .weight = r->auth.principal.weight,
+        .tenant = (uint64_t)who->tenant_id,
+        .project = (uint64_t)who->project_id,
+        .weight = who->weight,
+        .priority = priority_of(i),
+        .queue_max_ms = r->loop->api->cfg.queue_max_ms,
         .prompt = i->prepare.ids,
         .n_prompt = i->prepare.n_ids,
         .max_tokens = (uint32_t)i->output_cap,
-        .sampling = {.temperature = temperature_of(&i->params),
-                     .top_p = top_p_of(&i->params),
-                     .top_k = (int32_t)i->params.top_k,
-                     .seed = seed_of(&i->params)},
+        .n_choices = (uint32_t)i->params.n_choices,
         .stops = i->params.stops,
         .n_stops = i->params.n_stops,
+        .stop_ids = i->params.stop_ids,
+        .n_stop_ids = i->params.n_stop_ids,
         .ignore_eos = i->params.ignore_eos,
         .arg = i,
         .on_delta = on_delta,
         .on_end = on_end,
     };
 
+    params_sampling(&i->params, &s.sampling);
+    auth_cache_salt(r->loop->api->parts.auth, who->tenant_id, s.cache_salt);
     return engine_submit(r->loop->link, &s, &i->job);
+}
+
+static void start_deadline(struct inference *i)
+{
+    struct request *r = i->request;
+
+    i->deadline = (struct loop_timer){.on_timer = on_deadline, .arg = i};
+    loop_timer_start(&r->loop->loop.super, &i->deadline,
+                     r->loop->api->cfg.request_max_ms - (now_ms(i) - r->begin_ms));
+}
+
+/* It has not reached the engine. */
+static bool close_unrun(struct inference *i, enum status s)
+{
+    struct engine_end end = {.status = s};
+
+    inference_close(i, &end);
+    return false;
 }
 
 bool inference_run(struct request *r)
 {
     struct inference *i = r->state;
-    enum status s;
+    enum status s = inference_answer_start(i);
 
-    inference_answer_start(i);
+    if (s != ST_OK) {
+        i->cancelled = s == ST_TOO_LARGE ? ERROR_ANSWER : ERROR_OVERLOADED;
+        return close_unrun(i, ST_CANCELLED);
+    }
     i->progress_ms = now_ms(i);
-    i->deadline = (struct loop_timer){.on_timer = on_deadline, .arg = i};
-    loop_timer_start(&r->loop->loop.super, &i->deadline,
-                     r->loop->api->cfg.request_max_ms - (now_ms(i) - r->begin_ms));
+    start_deadline(i);
     s = submit(i);
     free(i->prepare.ids);
     i->prepare.ids = NULL;
-    if (s != ST_OK) {
-        struct engine_end end = {.status = s};
-
-        inference_close(i, &end);
-        return false;
-    }
+    if (s != ST_OK)
+        return close_unrun(i, s);
     i->ran = true;
     return false;
 }
@@ -147,11 +154,22 @@ static enum error_kind error_of(const struct inference *i)
 {
     if (i->write.status != ST_OK)
         return ERROR_UNAVAILABLE; /* unbilled output is not given away */
+    if (i->cancelled == ERROR_ANSWER)
+        return ERROR_ANSWER; /* it may have ended well meanwhile, but is not whole */
     if (i->end.status == ST_OK)
         return ERROR_NONE;
     if (i->end.status == ST_CANCELLED && i->cancelled != ERROR_NONE)
         return i->cancelled;
+    if (i->end.status == ST_TIMEOUT) /* waited too long for its turn: a later try may do better */
+        return ERROR_OVERLOADED;
     return error_from_status(i->end.status);
+}
+
+static int64_t retry_after_ms(const struct inference *i, enum error_kind kind)
+{
+    if (kind != ERROR_UNAVAILABLE && kind != ERROR_OVERLOADED)
+        return 0;
+    return i->end.retry_after_ms != 0 ? (int64_t)i->end.retry_after_ms : ENGINE_RETRY_MS;
 }
 
 /* The final record is durable (or can't be): now the client may have the end. */
@@ -165,8 +183,7 @@ static void on_final(struct billing_write *w)
         log_error(r->name, "journal.final", "status=%s", status_name(w->status));
         metrics_add(&r->loop->metrics, METRIC_JOURNAL_FAILED, 1);
     }
-    if (e.kind == ERROR_UNAVAILABLE || e.kind == ERROR_OVERLOADED)
-        e.retry_after_ms = ENGINE_RETRY_MS;
+    e.retry_after_ms = retry_after_ms(i, e.kind);
     inference_answer_end(i, e.kind == ERROR_NONE ? NULL : &e);
     request_end(r);
 }
@@ -205,6 +222,12 @@ static void write_final(struct inference *i)
     billing_finish(r->loop->api->parts.billing, &i->write, &f);
 }
 
+/* What the engine turned away is as if it had never come: the limits get all of it back. */
+static bool was_turned_away(const struct engine_end *end)
+{
+    return end->status == ST_OVERLOADED || end->status == ST_TIMEOUT;
+}
+
 void inference_close(struct inference *i, const struct engine_end *end)
 {
     struct request *r = i->request;
@@ -216,7 +239,7 @@ void inference_close(struct inference *i, const struct engine_end *end)
     r->log_output_tokens = end->usage.output_tokens;
     if (end->status != ST_OK && end->status != ST_CANCELLED)
         log_warn(r->name, "engine.job", "status=%s", status_name(end->status));
-    quota_settle(r->loop->quota, &i->ask, i->ran ? used : -1);
+    quota_settle(r->loop->quota, &i->ask, i->ran && !was_turned_away(end) ? used : -1);
     count_end(i);
     write_final(i);
 }

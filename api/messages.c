@@ -228,8 +228,10 @@ static bool parse_ids(json_t *ids, struct params *out, struct api_error *e)
     return true;
 }
 
-static bool parse_text(const json_t *text, struct params *out)
+static bool parse_text(const json_t *text, struct params *out, struct api_error *e)
 {
+    if (json_string_length(text) == 0)
+        return error_set(e, ERROR_VALUE, "prompt", "Invalid value for 'prompt': it is empty.");
     out->kind = ENGINE_PROMPT_TEXT;
     out->text = json_string_value(text);
     out->text_len = json_string_length(text);
@@ -243,7 +245,7 @@ bool prompt_parse(json_t *prompt, struct params *out, struct api_error *e)
     if (prompt == NULL || json_is_null(prompt))
         return error_set(e, ERROR_MISSING, "prompt", "Missing required parameter: 'prompt'.");
     if (json_is_string(prompt))
-        return parse_text(prompt, out);
+        return parse_text(prompt, out, e);
     if (!json_is_array(prompt))
         return wrong_type(e, "prompt", "a string or an array", prompt);
     if (json_array_size(prompt) == 0)
@@ -257,7 +259,7 @@ bool prompt_parse(json_t *prompt, struct params *out, struct api_error *e)
         return error_set(e, ERROR_UNSUPPORTED, "prompt",
                          "More than one prompt in a request is not supported.");
     if (json_is_string(first))
-        return parse_text(first, out);
+        return parse_text(first, out, e);
     if (json_array_size(first) == 0)
         return error_set(e, ERROR_VALUE, "prompt", "Invalid value for 'prompt': it is empty.");
     return parse_ids(first, out, e);

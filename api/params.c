@@ -1,98 +1,21 @@
 #include "api/params.h"
 
-#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "api/messages.h"
+#include "api/param_field.h"
 #include "base/json.h"
 #include "base/size.h"
 
 enum { CHAT = ENDPOINT_CHAT, COMP = ENDPOINT_COMPLETIONS, BOTH = CHAT | COMP };
 
-struct field {
-    const char *name;
-    unsigned endpoints;
-    bool (*apply)(const struct field *f, json_t *v, struct params *p, struct api_error *e);
-    int64_t min, max; /* of numbers */
-    size_t offset;    /* take_*: where in struct params */
-    int64_t neutral;  /* only_*: the one value that needs no support */
-    const char *neutral_text;
-};
-
-/* ---- helpers ---- */
-
-static bool wrong_type(const struct field *f, const char *want, const json_t *got,
+static bool take_model(const struct param_field *f, json_t *v, struct params *p,
                        struct api_error *e)
 {
-    return error_set(e, ERROR_TYPE, f->name,
-                     "Invalid type for '%s': expected %s, but got %s instead.", f->name, want,
-                     json_kind(got));
-}
-
-static bool unsupported(const struct field *f, struct api_error *e)
-{
-    return error_set(e, ERROR_UNSUPPORTED, f->name,
-                     "'%s' is not supported with this value. Leave it out or give its default.",
-                     f->name);
-}
-
-static bool check_int(const struct field *f, const json_t *v, int64_t *out, struct api_error *e)
-{
-    int64_t x;
-
-    if (!json_is_integer(v))
-        return wrong_type(f, "an integer", v, e);
-    x = json_integer_value(v);
-    if (x < f->min || x > f->max)
-        return error_set(e, ERROR_VALUE, f->name,
-                         "Invalid value for '%s': expected an integer from %" PRId64 " to %" PRId64
-                         ".",
-                         f->name, f->min, f->max);
-    *out = x;
-    return true;
-}
-
-static bool check_real(const struct field *f, const json_t *v, double *out, struct api_error *e)
-{
-    double x;
-
-    if (!json_is_number(v))
-        return wrong_type(f, "a number", v, e);
-    x = json_number_value(v);
-    if (x < (double)f->min || x > (double)f->max)
-        return error_set(e, ERROR_VALUE, f->name,
-                         "Invalid value for '%s': expected a number from %" PRId64 " to %" PRId64
-                         ".",
-                         f->name, f->min, f->max);
-    *out = x;
-    return true;
-}
-
-static void *target(const struct field *f, struct params *p)
-{
-    return (char *)p + f->offset;
-}
-
-/* ---- supported fields ---- */
-
-static bool take_bool(const struct field *f, json_t *v, struct params *p, struct api_error *e)
-{
-    if (!json_is_boolean(v))
-        return wrong_type(f, "a boolean", v, e);
-    *(bool *)target(f, p) = json_is_true(v);
-    return true;
-}
-
-static bool take_real(const struct field *f, json_t *v, struct params *p, struct api_error *e)
-{
-    return check_real(f, v, target(f, p), e);
-}
-
-static bool take_model(const struct field *f, json_t *v, struct params *p, struct api_error *e)
-{
     if (!json_is_string(v))
-        return wrong_type(f, "a string", v, e);
+        return param_wrong_type(f, "a string", v, e);
     /* A name that no model can have; it must not reach a fixed-size record either. */
     if (json_string_length(v) > MODEL_NAME_BYTES_MAX)
         return error_set(e, ERROR_MODEL, f->name, "%s", "");
@@ -100,26 +23,12 @@ static bool take_model(const struct field *f, json_t *v, struct params *p, struc
     return true;
 }
 
-static bool take_seed(const struct field *f, json_t *v, struct params *p, struct api_error *e)
-{
-    p->has_seed = true;
-    return check_int(f, v, &p->seed, e);
-}
-
-static bool take_top_k(const struct field *f, json_t *v, struct params *p, struct api_error *e)
-{
-    if (!check_int(f, v, &p->top_k, e))
-        return false;
-    if (p->top_k == -1) /* vLLM's way to say: off */
-        p->top_k = 0;
-    return true;
-}
-
-static bool take_max_tokens(const struct field *f, json_t *v, struct params *p, struct api_error *e)
+static bool take_max_tokens(const struct param_field *f, json_t *v, struct params *p,
+                            struct api_error *e)
 {
     int64_t x = 0;
 
-    if (!check_int(f, v, &x, e))
+    if (!param_int(f, v, &x, e))
         return false;
     if (p->max_field != NULL && p->max_tokens != x)
         return error_set(e, ERROR_VALUE, f->name,
@@ -129,12 +38,13 @@ static bool take_max_tokens(const struct field *f, json_t *v, struct params *p, 
     return true;
 }
 
-static bool add_stop(const struct field *f, const json_t *v, struct params *p, struct api_error *e)
+static bool add_stop(const struct param_field *f, const json_t *v, struct params *p,
+                     struct api_error *e)
 {
     size_t len = json_string_length(v);
 
     if (!json_is_string(v))
-        return wrong_type(f, "a string or an array of strings", v, e);
+        return param_wrong_type(f, "a string or an array of strings", v, e);
     if (len == 0 || len > STOP_STRING_BYTES_MAX)
         return error_set(e, ERROR_VALUE, f->name,
                          "Invalid value for '%s': a stop string has 1 to %d bytes.", f->name,
@@ -143,7 +53,7 @@ static bool add_stop(const struct field *f, const json_t *v, struct params *p, s
     return true;
 }
 
-static bool take_stop(const struct field *f, json_t *v, struct params *p, struct api_error *e)
+static bool take_stop(const struct param_field *f, json_t *v, struct params *p, struct api_error *e)
 {
     size_t i;
     const json_t *one;
@@ -163,14 +73,14 @@ static bool take_stop(const struct field *f, json_t *v, struct params *p, struct
 }
 
 /* Comes after `stream` in the table. */
-static bool take_stream_options(const struct field *f, json_t *v, struct params *p,
+static bool take_stream_options(const struct param_field *f, json_t *v, struct params *p,
                                 struct api_error *e)
 {
-    static const struct field member = {.name = "stream_options.include_usage"};
+    static const struct param_field member = {.name = "stream_options.include_usage"};
     const json_t *usage;
 
     if (!json_is_object(v))
-        return wrong_type(f, "an object", v, e);
+        return param_wrong_type(f, "an object", v, e);
     if (!p->stream)
         return error_set(e, ERROR_VALUE, f->name,
                          "'stream_options' is only allowed when 'stream' is true.");
@@ -178,47 +88,49 @@ static bool take_stream_options(const struct field *f, json_t *v, struct params 
     if (usage == NULL || json_is_null(usage))
         return true;
     if (!json_is_boolean(usage))
-        return wrong_type(&member, "a boolean", usage, e);
+        return param_wrong_type(&member, "a boolean", usage, e);
     p->include_usage = json_is_true(usage);
     return true;
 }
 
 /* Comes before `add_generation_prompt` in the table: a message that is to be continued needs no
  * other, unless the client asks for both, which the template refuses. */
-static bool take_continue(const struct field *f, json_t *v, struct params *p, struct api_error *e)
+static bool take_continue(const struct param_field *f, json_t *v, struct params *p,
+                          struct api_error *e)
 {
-    if (!take_bool(f, v, p, e))
+    if (!param_take_bool(f, v, p, e))
         return false;
     p->add_generation_prompt = !p->continue_final_message;
     return true;
 }
 
-static bool take_documents(const struct field *f, json_t *v, struct params *p, struct api_error *e)
+static bool take_documents(const struct param_field *f, json_t *v, struct params *p,
+                           struct api_error *e)
 {
     size_t i;
     const json_t *one;
 
     if (!json_is_array(v))
-        return wrong_type(f, "an array of objects", v, e);
+        return param_wrong_type(f, "an array of objects", v, e);
     json_array_foreach(v, i, one)
     {
         char path[32];
-        const struct field member = {.name = path};
+        const struct param_field member = {.name = path};
 
         snprintf(path, sizeof path, "documents[%zu]", i);
         if (!json_is_object(one))
-            return wrong_type(&member, "an object", one, e);
+            return param_wrong_type(&member, "an object", one, e);
     }
     p->documents = v;
     return true;
 }
 
 /* Names that a template keeps for itself are refused where it is known. */
-static bool take_template_kwargs(const struct field *f, json_t *v, struct params *p,
+static bool take_template_kwargs(const struct param_field *f, json_t *v, struct params *p,
                                  struct api_error *e)
 {
     if (!json_is_object(v))
-        return wrong_type(f, "an object", v, e);
+        return param_wrong_type(f, "an object", v, e);
     if (json_object_size(v) > TEMPLATE_KWARGS_MAX ||
         json_dumpb(v, NULL, 0, JSON_COMPACT) > TEMPLATE_KWARGS_BYTES_MAX)
         return error_set(e, ERROR_VALUE, f->name,
@@ -228,139 +140,50 @@ static bool take_template_kwargs(const struct field *f, json_t *v, struct params
     return true;
 }
 
-/* ---- accepted, without effect on the answer ---- */
-
-static bool pass_text(const struct field *f, json_t *v, struct params *p, struct api_error *e)
+/* A service tier of OpenAI's is a class of ours: flex, the cheap one there, waits behind all
+ * others; the key's own class is the rest. */
+static bool take_service_tier(const struct param_field *f, json_t *v, struct params *p,
+                              struct api_error *e)
 {
-    (void)p;
-    return json_is_string(v) || wrong_type(f, "a string", v, e);
+    const char *tier = json_string_value(v);
+
+    if (tier == NULL)
+        return param_wrong_type(f, "a string", v, e);
+    p->is_flex = strcmp(tier, "flex") == 0;
+    if (!p->is_flex && strcmp(tier, "auto") != 0 && strcmp(tier, "default") != 0)
+        return param_unsupported(f, e);
+    p->service_tier = p->is_flex ? "flex" : "default";
+    return true;
 }
 
-static bool pass_object(const struct field *f, json_t *v, struct params *p, struct api_error *e)
-{
-    (void)p;
-    return json_is_object(v) || wrong_type(f, "an object", v, e);
-}
-
-static bool pass_bool(const struct field *f, json_t *v, struct params *p, struct api_error *e)
-{
-    (void)p;
-    return json_is_boolean(v) || wrong_type(f, "a boolean", v, e);
-}
-
-/* ---- known, not supported but for the neutral value ---- */
-
-static bool only_bool(const struct field *f, json_t *v, struct params *p, struct api_error *e)
-{
-    (void)p;
-    if (!json_is_boolean(v))
-        return wrong_type(f, "a boolean", v, e);
-    return json_is_true(v) == (f->neutral != 0) || unsupported(f, e);
-}
-
-static bool only_int(const struct field *f, json_t *v, struct params *p, struct api_error *e)
-{
-    int64_t x = 0;
-
-    (void)p;
-    return check_int(f, v, &x, e) && (x == f->neutral || unsupported(f, e));
-}
-
-static bool only_real(const struct field *f, json_t *v, struct params *p, struct api_error *e)
-{
-    double x = 0;
-
-    (void)p;
-    if (!check_real(f, v, &x, e))
-        return false;
-    return (x >= (double)f->neutral && x <= (double)f->neutral) || unsupported(f, e);
-}
-
-/* neutral_text: words separated by "|". */
-static bool is_word_of(const char *list, const char *word)
-{
-    size_t len = strlen(word);
-
-    for (const char *s = list; s != NULL; s = strchr(s, '|')) {
-        s += *s == '|';
-        if (strcspn(s, "|") == len && memcmp(s, word, len) == 0)
-            return true;
-    }
-    return false;
-}
-
-static bool only_text(const struct field *f, json_t *v, struct params *p, struct api_error *e)
-{
-    (void)p;
-    if (json_is_string(v) && is_word_of(f->neutral_text, json_string_value(v)))
-        return true;
-    return unsupported(f, e);
-}
-
-static bool only_empty(const struct field *f, json_t *v, struct params *p, struct api_error *e)
-{
-    (void)p;
-    if (json_is_array(v) || json_is_object(v))
-        return json_array_size(v) + json_object_size(v) == 0 || unsupported(f, e);
-    return wrong_type(f, f->neutral_text, v, e);
-}
-
-static bool only_text_format(const struct field *f, json_t *v, struct params *p,
-                             struct api_error *e)
-{
-    const char *type;
-
-    (void)p;
-    if (!json_is_object(v))
-        return wrong_type(f, "an object", v, e);
-    type = json_string_value(json_object_get(v, "type"));
-    return (type != NULL && strcmp(type, "text") == 0) || unsupported(f, e);
-}
-
-static bool only_text_modality(const struct field *f, json_t *v, struct params *p,
-                               struct api_error *e)
-{
-    const char *one = json_string_value(json_array_get(v, 0));
-
-    (void)p;
-    if (!json_is_array(v))
-        return wrong_type(f, "an array", v, e);
-    return (json_array_size(v) == 1 && one != NULL && strcmp(one, "text") == 0) ||
-           unsupported(f, e);
-}
-
-static bool never(const struct field *f, json_t *v, struct params *p, struct api_error *e)
-{
-    (void)v;
-    (void)p;
-    return unsupported(f, e);
-}
-
-#define FIELD(field_name, on, how) .name = field_name, .endpoints = on, .apply = how
-#define AT(member)                 .offset = offsetof(struct params, member)
+#define FIELD(field_name, on, how) .name = field_name, .endpoints = on, .apply = param_##how
+/* Readers of this file. */
+#define OWN(field_name, on, how) .name = field_name, .endpoints = on, .apply = how
+#define AT(member)               .offset = offsetof(struct params, member)
 
 /* OpenAI's fields, then vLLM's that change what is generated: to ignore those would be a silently
  * different answer. Ranges are OpenAI's. */
-static const struct field fields[] = {
-    {FIELD("model", BOTH, take_model)},
+static const struct param_field fields[] = {
+    {OWN("model", BOTH, take_model)},
     {FIELD("stream", BOTH, take_bool), AT(stream)},
-    {FIELD("stream_options", BOTH, take_stream_options)},
-    {FIELD("max_completion_tokens", CHAT, take_max_tokens), .min = 1, .max = INT32_MAX},
-    {FIELD("max_tokens", BOTH, take_max_tokens), .min = 1, .max = INT32_MAX},
-    {FIELD("temperature", BOTH, take_real), .min = 0, .max = 2, AT(temperature)},
-    {FIELD("top_p", BOTH, take_real), .min = 0, .max = 1, AT(top_p)},
+    {OWN("stream_options", BOTH, take_stream_options)},
+    {OWN("max_completion_tokens", CHAT, take_max_tokens), .min = 1, .max = INT32_MAX},
+    {OWN("max_tokens", CHAT, take_max_tokens), .min = 1, .max = INT32_MAX},
+    {OWN("max_tokens", COMP, take_max_tokens), .min = 0, .max = INT32_MAX},
+    {FIELD("temperature", BOTH, take_real), .max = 2, AT(temperature), .given = GIVEN_TEMPERATURE},
+    {FIELD("top_p", BOTH, take_real), .max = 1, AT(top_p), .given = GIVEN_TOP_P},
     {FIELD("seed", BOTH, take_seed), .min = INT64_MIN, .max = INT64_MAX},
-    {FIELD("stop", BOTH, take_stop)},
-    {FIELD("n", BOTH, only_int), .min = 1, .max = CHOICES_MAX, .neutral = 1},
-    {FIELD("best_of", COMP, only_int), .min = 1, .max = 20, .neutral = 1},
-    {FIELD("echo", COMP, only_bool)},
+    {OWN("stop", BOTH, take_stop)},
+    {FIELD("n", BOTH, take_int), .min = 1, .max = ENGINE_CHOICES_MAX, AT(n_choices)},
+    {FIELD("best_of", COMP, take_int), .min = 1, .max = ENGINE_CHOICES_MAX, AT(best_of)},
+    {FIELD("echo", COMP, take_bool), AT(echo)},
     {FIELD("suffix", COMP, only_text), .neutral_text = ""},
-    {FIELD("logprobs", CHAT, only_bool)},
-    {FIELD("logprobs", COMP, never)},
-    {FIELD("top_logprobs", CHAT, only_int), .min = 0, .max = 20},
-    {FIELD("logit_bias", BOTH, only_empty), .neutral_text = "an object"},
-    {FIELD("presence_penalty", BOTH, only_real), .min = -2, .max = 2},
-    {FIELD("frequency_penalty", BOTH, only_real), .min = -2, .max = 2},
+    {FIELD("logprobs", CHAT, take_bool), AT(logprobs)},
+    {FIELD("logprobs", COMP, take_logprobs), .max = COMPLETION_LOGPROBS_MAX},
+    {FIELD("top_logprobs", CHAT, take_int), .max = TOP_LOGPROBS_MAX, AT(top_logprobs)},
+    {FIELD("logit_bias", BOTH, take_logit_bias)},
+    {FIELD("presence_penalty", BOTH, take_real), .min = -2, .max = 2, AT(presence_penalty)},
+    {FIELD("frequency_penalty", BOTH, take_real), .min = -2, .max = 2, AT(frequency_penalty)},
     {FIELD("tools", CHAT, only_empty), .neutral_text = "an array"},
     {FIELD("functions", CHAT, only_empty), .neutral_text = "an array"},
     {FIELD("tool_choice", CHAT, only_text), .neutral_text = "none"},
@@ -375,7 +198,7 @@ static const struct field fields[] = {
     {FIELD("store", CHAT, only_bool)},
     {FIELD("reasoning_effort", CHAT, only_text), .neutral_text = "none"},
     {FIELD("verbosity", CHAT, only_text), .neutral_text = "medium"},
-    {FIELD("service_tier", BOTH, only_text), .neutral_text = "auto|default"},
+    {OWN("service_tier", BOTH, take_service_tier)},
     {FIELD("user", BOTH, pass_text)},
     {FIELD("safety_identifier", BOTH, pass_text)},
     {FIELD("prompt_cache_key", BOTH, pass_text)},
@@ -383,18 +206,18 @@ static const struct field fields[] = {
     {FIELD("prompt_cache_options", CHAT, pass_object)},
     {FIELD("metadata", BOTH, pass_object)},
     /* vLLM's */
-    {FIELD("top_k", BOTH, take_top_k), .min = -1, .max = INT32_MAX},
+    {FIELD("top_k", BOTH, take_top_k), .min = -1, .max = INT32_MAX, .given = GIVEN_TOP_K},
+    {FIELD("min_p", BOTH, take_real), .max = 1, AT(min_p), .given = GIVEN_MIN_P},
+    {FIELD("repetition_penalty", BOTH, take_repetition), .max = 2, .given = GIVEN_REPETITION},
     {FIELD("ignore_eos", BOTH, take_bool), AT(ignore_eos)},
-    {FIELD("min_tokens", BOTH, only_int), .min = 0, .max = INT32_MAX},
-    {FIELD("min_p", BOTH, only_real), .min = 0, .max = 1},
-    {FIELD("repetition_penalty", BOTH, only_real), .min = 0, .max = 2, .neutral = 1},
-    {FIELD("stop_token_ids", BOTH, only_empty), .neutral_text = "an array"},
+    {FIELD("min_tokens", BOTH, take_int), .max = INT32_MAX, AT(min_tokens)},
+    {FIELD("stop_token_ids", BOTH, take_stop_ids), .max = INT32_MAX},
     {FIELD("use_beam_search", BOTH, only_bool)},
-    {FIELD("continue_final_message", CHAT, take_continue), AT(continue_final_message)},
+    {OWN("continue_final_message", CHAT, take_continue), AT(continue_final_message)},
     {FIELD("add_generation_prompt", CHAT, take_bool), AT(add_generation_prompt)},
-    {FIELD("documents", CHAT, take_documents)},
+    {OWN("documents", CHAT, take_documents)},
     {FIELD("chat_template", CHAT, never)},
-    {FIELD("chat_template_kwargs", CHAT, take_template_kwargs)},
+    {OWN("chat_template_kwargs", CHAT, take_template_kwargs)},
     {FIELD("structured_outputs", BOTH, never)},
     {FIELD("guided_json", BOTH, never)},
     {FIELD("guided_regex", BOTH, never)},
@@ -405,13 +228,14 @@ static const struct field fields[] = {
 static bool apply_fields(enum endpoint endpoint, struct params *p, struct api_error *e)
 {
     for (size_t i = 0; i < COUNT_OF(fields); i++) {
-        const struct field *f = &fields[i];
+        const struct param_field *f = &fields[i];
         json_t *v = json_object_get(p->doc, f->name);
 
         if (v == NULL || json_is_null(v) || (f->endpoints & endpoint) == 0)
             continue;
         if (!f->apply(f, v, p, e))
             return false;
+        p->given |= f->given;
     }
     if (p->model == NULL)
         return error_set(e, ERROR_MISSING, "model", "Missing required parameter: 'model'.");
@@ -422,7 +246,7 @@ static bool parse_doc(enum endpoint endpoint, struct params *p, struct api_error
 {
     if (!json_is_object(p->doc))
         return error_set(e, ERROR_MALFORMED, "", "The request body must be a JSON object.");
-    if (!apply_fields(endpoint, p, e))
+    if (!apply_fields(endpoint, p, e) || !params_check_together(endpoint, p, e))
         return false;
     if (endpoint == ENDPOINT_COMPLETIONS)
         return prompt_parse(json_object_get(p->doc, "prompt"), p, e);
@@ -433,7 +257,12 @@ static bool parse_doc(enum endpoint endpoint, struct params *p, struct api_error
 bool params_parse(enum endpoint endpoint, const char *body, size_t len, struct params *out,
                   struct api_error *e)
 {
-    struct params p = {.temperature = 1.0, .top_p = 1.0, .add_generation_prompt = true};
+    struct params p = {.temperature = 1.0,
+                       .top_p = 1.0,
+                       .repetition_penalty = 1.0,
+                       .n_choices = 1,
+                       .max_tokens = -1,
+                       .add_generation_prompt = true};
     struct reason why = {{0}, {0}};
 
     if (json_parse(body, len, JSON_DEPTH_MAX, &p.doc, &why) != ST_OK)
@@ -450,5 +279,6 @@ void params_dispose(struct params *p)
 {
     json_decref(p->messages);
     json_decref(p->doc);
+    free(p->bias);
     *p = (struct params){0};
 }

@@ -59,9 +59,41 @@ static void put_usage(struct buf *b, const struct engine_usage *u)
     buf_puts(b, "},\"completion_tokens_details\":{\"reasoning_tokens\":0}}");
 }
 
+static void put_tier(struct buf *b, const struct shape *s)
+{
+    if (s->endpoint != ENDPOINT_CHAT || s->service_tier == NULL)
+        return;
+    buf_puts(b, ",\"service_tier\":");
+    json_put_cstr(b, s->service_tier);
+}
+
+static void put_index(struct buf *b, uint32_t index)
+{
+    buf_puts(b, "{\"index\":");
+    json_put_int(b, index);
+}
+
+static void put_text(struct buf *b, const struct shape_choice *c)
+{
+    buf_putc(b, '"');
+    json_put_chars(b, c->echo, c->echo_len);
+    json_put_chars(b, c->text, c->len);
+    buf_putc(b, '"');
+}
+
+static void put_logprobs(struct buf *b, const struct shape_choice *c)
+{
+    buf_puts(b, ",\"logprobs\":");
+    if (c->logprobs != NULL)
+        shape_logprobs_put(b, c->prompt_logprobs, c->logprobs);
+    else
+        buf_puts(b, "null");
+}
+
+/* The choice's last members. */
 static void put_finish(struct buf *b, enum engine_finish finish)
 {
-    buf_puts(b, ",\"logprobs\":null,\"finish_reason\":");
+    buf_puts(b, ",\"finish_reason\":");
     if (finish == ENGINE_FINISH_NONE)
         buf_puts(b, "null");
     else
@@ -69,24 +101,35 @@ static void put_finish(struct buf *b, enum engine_finish finish)
     buf_putc(b, '}');
 }
 
-void shape_answer(struct buf *b, const struct shape *s, const char *text, size_t len,
-                  enum engine_finish finish, const struct engine_usage *usage)
+void shape_answer_begin(struct buf *b, const struct shape *s)
 {
-    if (s->endpoint == ENDPOINT_CHAT) {
-        put_head(b, s, "chat.completion");
-        buf_puts(b, "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":");
-        json_put_string(b, text, len);
+    put_head(b, s, s->endpoint == ENDPOINT_CHAT ? "chat.completion" : "text_completion");
+}
+
+void shape_answer_choice(struct buf *b, const struct shape *s, const struct shape_choice *c)
+{
+    const bool is_chat = s->endpoint == ENDPOINT_CHAT;
+
+    if (c->index > 0)
+        buf_putc(b, ',');
+    put_index(b, c->index);
+    buf_puts(b, is_chat ? ",\"message\":{\"role\":\"assistant\",\"content\":" : ",\"text\":");
+    put_text(b, c);
+    if (is_chat)
         buf_puts(b, ",\"refusal\":null}");
-    } else {
-        put_head(b, s, "text_completion");
-        buf_puts(b, "{\"index\":0,\"text\":");
-        json_put_string(b, text, len);
-    }
-    put_finish(b, finish);
+    put_logprobs(b, c);
+    put_finish(b, c->finish);
+}
+
+void shape_answer_end(struct buf *b, const struct shape *s, const struct engine_usage *usage)
+{
     buf_putc(b, ']');
+    put_tier(b, s);
     put_usage(b, usage);
     buf_putc(b, '}');
 }
+
+/* ---- chunks ---- */
 
 static void put_chunk_head(struct buf *b, const struct shape *s)
 {
@@ -96,43 +139,43 @@ static void put_chunk_head(struct buf *b, const struct shape *s)
 static void put_chunk_tail(struct buf *b, const struct shape *s)
 {
     buf_putc(b, ']');
+    put_tier(b, s);
     if (s->include_usage)
         buf_puts(b, ",\"usage\":null");
     buf_putc(b, '}');
 }
 
-bool shape_has_first(const struct shape *s)
-{
-    return s->endpoint == ENDPOINT_CHAT;
-}
-
-void shape_first(struct buf *b, const struct shape *s)
+void shape_first(struct buf *b, const struct shape *s, uint32_t index)
 {
     put_chunk_head(b, s);
-    buf_puts(b,
-             "{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null}");
+    put_index(b, index);
+    buf_puts(b, ",\"delta\":{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null}"
+                ",\"logprobs\":null");
     put_finish(b, ENGINE_FINISH_NONE);
     put_chunk_tail(b, s);
 }
 
-void shape_text(struct buf *b, const struct shape *s, const char *text, size_t len)
+void shape_text(struct buf *b, const struct shape *s, const struct shape_choice *c)
 {
-    bool chat = s->endpoint == ENDPOINT_CHAT;
+    const bool is_chat = s->endpoint == ENDPOINT_CHAT;
 
     put_chunk_head(b, s);
-    buf_puts(b, chat ? "{\"index\":0,\"delta\":{\"content\":" : "{\"index\":0,\"text\":");
-    json_put_string(b, text, len);
-    if (chat)
+    put_index(b, c->index);
+    buf_puts(b, is_chat ? ",\"delta\":{\"content\":" : ",\"text\":");
+    put_text(b, c);
+    if (is_chat)
         buf_putc(b, '}');
-    put_finish(b, ENGINE_FINISH_NONE);
+    put_logprobs(b, c);
+    put_finish(b, c->finish);
     put_chunk_tail(b, s);
 }
 
-void shape_finish(struct buf *b, const struct shape *s, enum engine_finish finish)
+void shape_finish(struct buf *b, const struct shape *s, uint32_t index, enum engine_finish finish)
 {
     put_chunk_head(b, s);
-    buf_puts(b, s->endpoint == ENDPOINT_CHAT ? "{\"index\":0,\"delta\":{}"
-                                             : "{\"index\":0,\"text\":\"\"");
+    put_index(b, index);
+    buf_puts(b, s->endpoint == ENDPOINT_CHAT ? ",\"delta\":{},\"logprobs\":null"
+                                             : ",\"text\":\"\",\"logprobs\":null");
     put_finish(b, finish);
     put_chunk_tail(b, s);
 }
@@ -141,6 +184,7 @@ void shape_usage(struct buf *b, const struct shape *s, const struct engine_usage
 {
     put_chunk_head(b, s);
     buf_putc(b, ']');
+    put_tier(b, s);
     put_usage(b, usage);
     buf_putc(b, '}');
 }

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "api/params.h"
+#include "api/shape_logprobs.h"
 #include "base/buf.h"
 #include "engine/engine.h"
 
@@ -21,8 +22,21 @@ struct shape {
     int64_t created_s;
     const char *model;
     char fingerprint[FINGERPRINT_BYTES];
+    const char *service_tier; /* chat: the tier that was used; NULL: the request names none */
     bool include_usage; /* stream_options: then every chunk has a usage member, null but in the last
                          */
+};
+
+/* One choice, whole or the part of it that a chunk carries; all borrowed. */
+struct shape_choice {
+    uint32_t index;
+    const char *echo; /* goes before the text; of completions */
+    size_t echo_len;
+    const char *text;
+    size_t len;
+    const struct shape_logprobs *prompt_logprobs; /* go before the others; NULL: none */
+    const struct shape_logprobs *logprobs;        /* NULL: not asked for */
+    enum engine_finish finish;                    /* chunks: NONE where it goes on */
 };
 
 /* "fp_" and a hash of what decides the tokens besides the request: device, build, model. */
@@ -31,16 +45,16 @@ void shape_fingerprint(const struct engine_stats *s, const char *revision,
 /* "stop", "length"; "" for none. */
 const char *shape_finish_name(enum engine_finish finish);
 
-/* The whole answer of a request without `stream`. */
-void shape_answer(struct buf *b, const struct shape *s, const char *text, size_t len,
-                  enum engine_finish finish, const struct engine_usage *usage);
+/* The whole answer of a request without `stream`: begin, each choice in order, end. */
+void shape_answer_begin(struct buf *b, const struct shape *s);
+void shape_answer_choice(struct buf *b, const struct shape *s, const struct shape_choice *c);
+void shape_answer_end(struct buf *b, const struct shape *s, const struct engine_usage *usage);
 
-/* Chunks of a stream, as JSON (without the event's frame). Chat begins with the role; completions
- * have no such chunk, and shape_has_first says so. */
-bool shape_has_first(const struct shape *s);
-void shape_first(struct buf *b, const struct shape *s);
-void shape_text(struct buf *b, const struct shape *s, const char *text, size_t len);
-void shape_finish(struct buf *b, const struct shape *s, enum engine_finish finish);
+/* Chunks of a stream, as JSON (without the event's frame), each of one choice. Chat's first is the
+ * role; completions have no such chunk. */
+void shape_first(struct buf *b, const struct shape *s, uint32_t index);
+void shape_text(struct buf *b, const struct shape *s, const struct shape_choice *c);
+void shape_finish(struct buf *b, const struct shape *s, uint32_t index, enum engine_finish finish);
 /* choices: [] and the usage; only where include_usage. */
 void shape_usage(struct buf *b, const struct shape *s, const struct engine_usage *usage);
 

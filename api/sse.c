@@ -32,7 +32,7 @@ static void send_pending(struct sse *s)
 
     s->pending = s->sending;
     buf_clear(&s->pending);
-    s->pending.limit = SSE_PENDING_MAX_BYTES;
+    s->pending.limit = s->pending_max;
     s->sending = full;
     s->in_flight = true;
     s->last_ms = now_ms(s);
@@ -104,13 +104,14 @@ static void on_ping(void *arg)
     arm_ping(s);
 }
 
-void sse_init(struct sse *s, struct request *r, int64_t ping_ms)
+void sse_init(struct sse *s, struct request *r, int64_t ping_ms, size_t pending_max)
 {
     s->generator = (h2o_generator_t){.proceed = on_proceed, .stop = on_stop};
     s->request = r;
     buf_init(&s->pending);
     buf_init(&s->sending);
-    s->pending.limit = SSE_PENDING_MAX_BYTES;
+    s->pending_max = pending_max;
+    s->pending.limit = s->pending_max;
     s->ping_ms = ping_ms;
     s->last_ms = now_ms(s);
     s->ping = (struct loop_timer){.on_timer = on_ping, .arg = s};
@@ -157,7 +158,7 @@ void sse_break(struct sse *s)
     loop_timer_stop(&r->loop->loop.super, &s->ping);
     s->broken = true;
     buf_dispose(&s->pending);
-    s->pending.limit = SSE_PENDING_MAX_BYTES;
+    s->pending.limit = s->pending_max;
     if (is_over(s) || !s->started)
         return;
     /* A write is under way to a client that doesn't read. On HTTP/1.1 the connection is this

@@ -15,13 +15,15 @@
 #include "base/buf.h"
 #include "base/loop.h"
 
-/* Events that wait for a client that doesn't read. A whole answer is about 200 bytes per token. */
+/* Events that wait for a client that doesn't read, of a stream with one choice and no
+ * log-probabilities: about 200 bytes per token. */
 #define SSE_PENDING_MAX_BYTES ((size_t)1 << 20)
 
 struct sse {
     h2o_generator_t generator;
     struct request *request;
     struct buf pending, sending;
+    size_t pending_max; /* bytes of events that wait for a client that doesn't read */
     bool started, in_flight, ended, broken;
     int64_t last_ms; /* when something was last handed over */
     int64_t ping_ms;
@@ -32,7 +34,7 @@ struct sse {
 };
 
 /* Begins to ping. */
-void sse_init(struct sse *s, struct request *r, int64_t ping_ms);
+void sse_init(struct sse *s, struct request *r, int64_t ping_ms, size_t pending_max);
 void sse_dispose(struct sse *s);
 /* Write one event's data into what sse_begin gives, then sse_commit. Several events may be
  * committed before one sse_flush. */

@@ -2,13 +2,14 @@
 
 #include <errno.h>
 #include <getopt.h>
-#include <inttypes.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "app/admin.h"
+#include "app/key_text.h"
 #include "auth/auth.h"
 #include "base/buf.h"
 #include "base/clock.h"
@@ -37,17 +38,10 @@ static const char help[] =
     "                        the same for all keys of the tenant together; left as it is if "
     "absent\n"
     "  --scopes LIST         of inference, usage, platform, control-tokens (inference,usage)\n"
+    "  --priority CLASS      of high, normal, low: whose requests the engine takes first (normal)\n"
     "  --expires TIME        30d, 12h, 30m, 90s from now, or 2026-01-31T12:00:00Z\n"
     "\n"
     "create prints the key on standard output, this once: only a hash of it is stored.\n";
-
-static const struct {
-    const char *name;
-    uint32_t bit;
-} scopes[] = {{"inference", SCOPE_INFERENCE},
-              {"usage", SCOPE_USAGE},
-              {"platform", SCOPE_PLATFORM},
-              {"control-tokens", SCOPE_CONTROL_TOKENS}};
 
 struct options {
     struct admin_options admin;
@@ -136,33 +130,6 @@ static bool use_expiry(const char *text, int64_t *out_s)
     return false;
 }
 
-static uint32_t scope_bit(const char *name)
-{
-    for (size_t i = 0; i < COUNT_OF(scopes); i++)
-        if (strcmp(scopes[i].name, name) == 0)
-            return scopes[i].bit;
-    return 0;
-}
-
-static bool parse_scopes(const char *text, uint32_t *out)
-{
-    char copy[128], *save = NULL;
-
-    *out = 0;
-    snprintf(copy, sizeof copy, "%s", text);
-    for (char *word = strtok_r(copy, ",", &save); word != NULL; word = strtok_r(NULL, ",", &save)) {
-        uint32_t bit = scope_bit(word);
-
-        if (bit == 0) {
-            fprintf(stderr, "\"%s\" is no scope: inference, usage, platform, control-tokens\n",
-                    word);
-            return false;
-        }
-        *out |= bit;
-    }
-    return true;
-}
-
 enum option_id {
     OPT_CONFIG = 1,
     OPT_CONNINFO,
@@ -177,6 +144,7 @@ enum option_id {
     OPT_TENANT_TPM,
     OPT_TENANT_CONCURRENCY,
     OPT_SCOPES,
+    OPT_PRIORITY,
     OPT_EXPIRES,
     OPT_JSON,
     OPT_HELP,
@@ -206,7 +174,9 @@ static bool use_option(struct options *o, int id)
     if (counts[id] != NULL)
         return parse_count(optarg, counts[id]);
     if (id == OPT_SCOPES)
-        return parse_scopes(optarg, &o->spec.scopes);
+        return key_parse_scopes(optarg, &o->spec.scopes);
+    if (id == OPT_PRIORITY)
+        return key_parse_priority(optarg, &o->spec.priority);
     if (id == OPT_EXPIRES)
         return use_expiry(optarg, &o->spec.expires_at_s);
     return true;
@@ -228,6 +198,7 @@ static bool parse_options(int argc, char **argv, struct options *o)
         {"tenant-tpm", required_argument, NULL, OPT_TENANT_TPM},
         {"tenant-concurrency", required_argument, NULL, OPT_TENANT_CONCURRENCY},
         {"scopes", required_argument, NULL, OPT_SCOPES},
+        {"priority", required_argument, NULL, OPT_PRIORITY},
         {"expires", required_argument, NULL, OPT_EXPIRES},
         {"json", no_argument, NULL, OPT_JSON},
         {"help", no_argument, NULL, OPT_HELP},
@@ -238,6 +209,7 @@ static bool parse_options(int argc, char **argv, struct options *o)
     *o = (struct options){.spec = {.project = "default",
                                    .name = "",
                                    .scopes = SCOPE_INFERENCE | SCOPE_USAGE,
+                                   .priority = KEY_PRIORITY_NORMAL,
                                    .tenant_limits = {-1, -1, -1}}};
     optind = 1;
     while ((id = getopt_long(argc, argv, "", names, NULL)) != -1)
@@ -249,27 +221,6 @@ static bool parse_options(int argc, char **argv, struct options *o)
 }
 
 /* ---- writing ---- */
-
-static void put_scopes(struct buf *b, uint32_t bits, const char *quote)
-{
-    const char *comma = "";
-
-    for (size_t i = 0; i < COUNT_OF(scopes); i++) {
-        if ((bits & scopes[i].bit) == 0)
-            continue;
-        buf_printf(b, "%s%s%s%s", comma, quote, scopes[i].name, quote);
-        comma = ",";
-    }
-}
-
-static void put_member(struct buf *b, const char *name, const char *value)
-{
-    buf_printf(b, ",\"%s\":", name);
-    if (value != NULL)
-        json_put_cstr(b, value);
-    else
-        buf_puts(b, "null");
-}
 
 static int print_buf(const char *command, struct buf *b)
 {
@@ -292,11 +243,12 @@ static int print_created(const struct options *o, const char *key, const char *p
     if (o->json) {
         buf_puts(&b, "{\"key\":");
         json_put_cstr(&b, key);
-        put_member(&b, "public_id", public_id);
-        put_member(&b, "tenant", o->spec.tenant);
-        put_member(&b, "project", o->spec.project);
+        key_put_member(&b, "public_id", public_id);
+        key_put_member(&b, "tenant", o->spec.tenant);
+        key_put_member(&b, "project", o->spec.project);
+        key_put_member(&b, "priority", key_priority_name(o->spec.priority));
         buf_puts(&b, ",\"scopes\":[");
-        put_scopes(&b, o->spec.scopes, "\"");
+        key_put_scopes(&b, o->spec.scopes, "\"");
         buf_puts(&b, "]}\n");
     } else {
         buf_printf(&b, "%s\n", key);
@@ -322,75 +274,17 @@ static int run_create(struct admin *a, const struct options *o, const char *acti
     return print_created(o, key, public_id);
 }
 
-struct listing {
-    struct buf text;
-    bool json;
-    size_t n;
-};
-
-static void put_key_json(struct listing *l, const struct key_info *k)
-{
-    struct buf *b = &l->text;
-
-    buf_puts(b, l->n > 0 ? ",\n{\"public_id\":" : "{\"public_id\":");
-    json_put_cstr(b, k->public_id);
-    put_member(b, "name", k->name);
-    put_member(b, "tenant", k->tenant);
-    put_member(b, "project", k->project);
-    buf_puts(b, ",\"scopes\":[");
-    put_scopes(b, k->scopes, "\"");
-    buf_printf(b, "],\"rpm\":%" PRId64 ",\"tpm\":%" PRId64 ",\"concurrency\":%" PRId64,
-               k->limits.requests_per_min, k->limits.tokens_per_min, k->limits.concurrency);
-    put_member(b, "state", k->state);
-    put_member(b, "created_at", k->created_at);
-    put_member(b, "expires_at", k->expires_at);
-    buf_putc(b, '}');
-}
-
-static void put_key_row(struct listing *l, const struct key_info *k)
-{
-    struct buf bits;
-
-    buf_init(&bits);
-    put_scopes(&bits, k->scopes, "");
-    buf_printf(&l->text,
-               "%-16s  %-8s  %-16s  %-12s  %-24s  %9" PRId64 "  %9" PRId64 "  %6" PRId64
-               "  %-20s  %-20s  %s\n",
-               k->public_id, k->state, k->tenant, k->project, buf_cstr(&bits),
-               k->limits.requests_per_min, k->limits.tokens_per_min, k->limits.concurrency,
-               k->created_at, k->expires_at != NULL ? k->expires_at : "never", k->name);
-    buf_dispose(&bits);
-}
-
-static void on_key(void *arg, const struct key_info *k)
-{
-    struct listing *l = arg;
-
-    if (l->json)
-        put_key_json(l, k);
-    else
-        put_key_row(l, k);
-    l->n++;
-}
-
 static int run_list(struct admin *a, const struct options *o, const char *action)
 {
-    struct listing l = {.json = o->json};
+    struct key_listing l;
     struct reason why = {0};
     enum status s;
     int rc;
 
     (void)action;
-    buf_init(&l.text);
-    if (o->json)
-        buf_puts(&l.text, "{\"keys\":[");
-    else
-        buf_printf(&l.text, "%-16s  %-8s  %-16s  %-12s  %-24s  %9s  %9s  %6s  %-20s  %-20s  %s\n",
-                   "PUBLIC ID", "STATE", "TENANT", "PROJECT", "SCOPES", "RPM", "TPM", "CONC",
-                   "CREATED", "EXPIRES", "NAME");
-    s = key_list(a->pg, o->spec.tenant, on_key, &l, &why);
-    if (o->json)
-        buf_puts(&l.text, "]}\n");
+    key_listing_begin(&l, o->json);
+    s = key_list(a->pg, o->spec.tenant, key_listing_add, &l, &why);
+    key_listing_end(&l);
     rc = s == ST_OK ? print_buf("key list", &l.text) : admin_failed("key list", s, &why);
     buf_dispose(&l.text);
     return rc;

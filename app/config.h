@@ -21,6 +21,7 @@ struct config {
     char *model_id;                   /* as clients name it */
     int64_t model_context_tokens;     /* 0: the file's own */
     int64_t model_default_max_tokens; /* 0: what the context leaves */
+    char *model_generation_defaults;  /* "openai", "model" */
 
     /* engine */
     char *engine_socket;
@@ -36,6 +37,7 @@ struct config {
     int64_t engine_age_up_ms;          /* 0: never */
     char *engine_prefix_cache;         /* "on", "off" */
     int64_t engine_prefix_cache_share; /* thousandths */
+    int64_t engine_queue_max_ms; /* 0: no bound */
 
     /* server */
     char *listen;

@@ -12,6 +12,7 @@
 #define MIB             (1 << 20)
 
 static const char *const modes[] = {"fast", "exact", NULL};
+static const char *const defaults[] = {"openai", "model", NULL};
 static const char *const isas[] = {"auto", "scalar", "avx2", "avx512", NULL};
 static const char *const switches[] = {"on", "off", NULL};
 static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
@@ -63,6 +64,10 @@ const struct config_key config_keys[] = {
                "Longest prompt and output of a request together. 0: what the file says."),
     INT("model.default_max_tokens", model_default_max_tokens, "0", 0, 1 << 24,
         "Output tokens of a request that names no maximum. 0: what the context leaves."),
+    CHOICE("model.generation_defaults", model_generation_defaults, "openai", defaults,
+           "What a request leaves open of temperature, top_p, top_k, min_p and "
+           "repetition_penalty: OpenAI's defaults, or those of the model's own generation "
+           "config, where it has them."),
 
     {.name = "engine.socket",
      .kind = CONFIG_PATH,
@@ -103,6 +108,9 @@ const struct config_key config_keys[] = {
     ENGINE_INT("engine.prefix_cache_share", engine_prefix_cache_share, "500", 0, 1000,
                "Most KV pages that one tenant may leave in the prefix cache, in thousandths of "
                "all."),
+    INT("engine.queue_max_ms", engine_queue_max_ms, "60000", 0, 86400000,
+        "Longest wait of a job in the engine's queue; then it is answered with 503. 0: only "
+        "`server.request_max_ms` ends it."),
 
     TEXT("server.listen", listen, "127.0.0.1", 1, 255, "Address of the API's listeners."),
     INT("server.port", port, "8080", 1, 65535, "HTTP/1.1 and cleartext HTTP/2."),

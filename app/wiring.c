@@ -1,6 +1,7 @@
 #include "app/wiring.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "api/api.h"
 #include "app/version.h"
@@ -110,6 +111,8 @@ static enum status start_api(struct wiring *w, struct reason *why)
         .ping_ms = c->ping_ms,
         .request_max_ms = c->request_max_ms,
         .reserve_output_tokens = c->reserve_output_tokens,
+        .queue_max_ms = c->engine_queue_max_ms,
+        .use_model_defaults = strcmp(c->model_generation_defaults, "model") == 0,
         .redis = {.socket_path = c->redis_socket,
                   .connect_timeout_ms = c->redis_connect_timeout_ms,
                   .command_timeout_ms = c->redis_command_timeout_ms,

@@ -287,6 +287,11 @@ static void on_lost(void *arg)
     pthread_mutex_unlock(&a->lock);
 }
 
+void auth_cache_salt(const struct auth *a, int64_t tenant_id, uint8_t out[CACHE_SALT_BYTES])
+{
+    key_cache_salt(a->pepper, tenant_id, out);
+}
+
 /* ---- life ---- */
 
 static void auth_free(struct auth *a)

@@ -34,11 +34,16 @@ enum {
     SCOPES_ALL = 15,
 };
 
+/* Classes in the engine's queue, above the fairness between tenants. A key's, not a tenant's: what
+ * a tenant's users wait for and what runs by night come with different keys of one tenant. */
+enum key_priority { KEY_PRIORITY_HIGH, KEY_PRIORITY_NORMAL, KEY_PRIORITY_LOW };
+
 struct principal {
     int64_t tenant_id, project_id, key_id;
     char key_public_id[24];
     uint32_t scopes;
-    uint32_t weight; /* of the tenant in the engine; 1000 is ordinary */
+    uint32_t weight;   /* of the tenant in the engine; 1000 is ordinary */
+    uint32_t priority; /* of the key's requests: KEY_PRIORITY_HIGH to KEY_PRIORITY_LOW */
     struct auth_limits key, project, tenant;
 };
 
@@ -85,12 +90,18 @@ struct auth_check {
 bool auth_check(struct auth *a, struct auth_check *c, const char *credential, size_t len,
                 int64_t wall_ms);
 
+/* The secret that keeps a tenant's KV pages apart from all others': HMAC-SHA-256 under the pepper.
+ * The same on every gateway with the same pepper. Any thread. */
+#define CACHE_SALT_BYTES 32
+void auth_cache_salt(const struct auth *a, int64_t tenant_id, uint8_t out[CACHE_SALT_BYTES]);
+
 /* ---- administration, blocking, for the command line ---- */
 
 struct key_spec {
     const char *tenant, *project; /* names; made when missing */
     const char *name;             /* label of the key */
     uint32_t scopes;
+    enum key_priority priority;
     struct auth_limits key_limits,
         tenant_limits;    /* the tenant's are set only where given (>= 0); -1: leave */
     int64_t expires_at_s; /* Unix; 0: never */
@@ -107,6 +118,7 @@ MUST_CHECK enum status key_update(struct pg *pg, const char *public_id, const ch
 struct key_info {
     const char *public_id, *name, *tenant, *project;
     uint32_t scopes;
+    enum key_priority priority;
     struct auth_limits limits;
     const char *state;                   /* "active", "disabled", "expired" */
     const char *created_at, *expires_at; /* RFC 3339, UTC; expires_at may be NULL */

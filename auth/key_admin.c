@@ -28,15 +28,16 @@ static const char sql_project_add[] = "INSERT INTO projects (tenant_id, name) VA
 static const char sql_project_find[] = "SELECT id FROM projects WHERE tenant_id = $1 AND name = $2";
 static const char sql_key_add[] =
     "INSERT INTO api_keys (tenant_id, project_id, public_id, mac, pepper_id, name, scopes,"
-    " requests_per_min, tokens_per_min, concurrency, expires_at)"
-    " VALUES ($1, $2, $3, decode($4, 'hex'), $5, $6, $7, $8, $9, $10, to_timestamp($11::bigint))";
+    " requests_per_min, tokens_per_min, concurrency, expires_at, priority)"
+    " VALUES ($1, $2, $3, decode($4, 'hex'), $5, $6, $7, $8, $9, $10, to_timestamp($11::bigint),"
+    " $12)";
 static const char sql_key_list[] =
     "SELECT k.public_id, k.name, t.name, p.name, k.scopes,"
     " k.requests_per_min, k.tokens_per_min, k.concurrency,"
     " CASE WHEN k.disabled_at IS NOT NULL THEN 'disabled'"
     "  WHEN k.expires_at <= now() THEN 'expired' ELSE 'active' END,"
     " to_char(k.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'),"
-    " to_char(k.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
+    " to_char(k.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'), k.priority"
     " FROM api_keys k JOIN projects p ON p.id = k.project_id JOIN tenants t ON t.id = k.tenant_id"
     " WHERE $1::text IS NULL OR t.name = $1 ORDER BY k.id";
 
@@ -116,6 +117,8 @@ static enum status check_spec(const struct key_spec *spec, struct reason *why)
         s = check_label(spec->name, why);
     if (s == ST_OK && (spec->scopes == 0 || spec->scopes > SCOPES_ALL))
         s = fail_param(why, ST_INVALID, "scopes", "scopes: at least one");
+    if (s == ST_OK && spec->priority > KEY_PRIORITY_LOW)
+        s = fail_param(why, ST_INVALID, "priority", "priority: high, normal or low");
     return s;
 }
 
@@ -170,7 +173,7 @@ static enum status add_key(struct pg *pg, const char *pepper, const struct key_s
     size_t public_id_len, secret_len;
     uint8_t mac[KEY_MAC_BYTES];
     char id[KEY_PUBLIC_ID_CHARS + 1], mac_hex[2 * KEY_MAC_BYTES + 1];
-    char pepper_id[PEPPER_ID_CHARS + 1], ints[5][INT_TEXT_BYTES];
+    char pepper_id[PEPPER_ID_CHARS + 1], ints[6][INT_TEXT_BYTES];
     const char *params[] = {
         tenant_id,
         project_id,
@@ -183,6 +186,7 @@ static enum status add_key(struct pg *pg, const char *pepper, const struct key_s
         int_text(ints[2], spec->key_limits.tokens_per_min),
         int_text(ints[3], spec->key_limits.concurrency),
         spec->expires_at_s != 0 ? int_text(ints[4], spec->expires_at_s) : NULL,
+        int_text(ints[5], spec->priority),
     };
 
     if (!key_parse(key, strlen(key), &public_id, &public_id_len, &secret, &secret_len))
@@ -272,7 +276,8 @@ static struct key_info info_at(const struct pg_result *r, int row)
                                         .concurrency = pg_int64(r, row, 7)},
                              .state = pg_text(r, row, 8),
                              .created_at = pg_text(r, row, 9),
-                             .expires_at = pg_text(r, row, 10)};
+                             .expires_at = pg_text(r, row, 10),
+                             .priority = (enum key_priority)pg_int64(r, row, 11)};
 }
 
 enum status key_list(struct pg *pg, const char *tenant,

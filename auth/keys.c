@@ -105,6 +105,16 @@ void key_pepper_id(const char *pepper, char out[PEPPER_ID_CHARS + 1])
     hex_encode(mac, PEPPER_ID_CHARS / 2, out);
 }
 
+void key_cache_salt(const char *pepper, int64_t tenant_id, uint8_t out[CACHE_SALT_BYTES])
+{
+    char message[] = "kv cache\0--------";
+    char *id = message + sizeof "kv cache";
+
+    for (int i = 0; i < 8; i++)
+        id[i] = (char)(uint8_t)((uint64_t)tenant_id >> (8 * i));
+    key_mac(pepper, message, sizeof "kv cache" + 8, out);
+}
+
 bool key_pepper_is_valid(const char *pepper)
 {
     size_t n = strspn(pepper, "0123456789abcdefABCDEF");

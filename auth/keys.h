@@ -24,6 +24,9 @@ void key_make(char *out_key);
 void key_mac(const char *pepper, const char *secret, size_t secret_len, uint8_t out[KEY_MAC_BYTES]);
 /* Takes the same time whatever differs. */
 bool key_mac_equal(const uint8_t a[KEY_MAC_BYTES], const uint8_t b[KEY_MAC_BYTES]);
+/* HMAC-SHA-256 under the pepper of "kv cache", a NUL and the tenant's id (8 bytes, little-endian):
+ * no secret of a key (text without NUL) is hashed to it. */
+void key_cache_salt(const char *pepper, int64_t tenant_id, uint8_t out[CACHE_SALT_BYTES]);
 /* Names a pepper without giving it away. */
 void key_pepper_id(const char *pepper, char out[PEPPER_ID_CHARS + 1]);
 bool key_pepper_is_valid(const char *pepper);

@@ -13,7 +13,7 @@ static const char sql_lookup[] =
     " t.requests_per_min, t.tokens_per_min, t.concurrency,"
     " encode(k.mac, 'hex'), k.pepper_id,"
     " coalesce(floor(extract(epoch FROM k.expires_at) * 1000), 0)::bigint,"
-    " k.disabled_at IS NOT NULL, p.disabled_at IS NOT NULL, t.disabled_at IS NOT NULL"
+    " k.disabled_at IS NOT NULL, p.disabled_at IS NOT NULL, t.disabled_at IS NOT NULL, k.priority"
     " FROM change_counter n"
     " LEFT JOIN api_keys k ON k.public_id = $1"
     " LEFT JOIN projects p ON p.id = k.project_id"
@@ -56,6 +56,7 @@ static void read_record(const struct pg_result *r, const char *public_id, struct
     out->key_disabled = pg_bool(r, 0, 18);
     out->project_disabled = pg_bool(r, 0, 19);
     out->tenant_disabled = pg_bool(r, 0, 20);
+    p->priority = (uint32_t)pg_int64(r, 0, 21);
 }
 
 enum status lookup_key(struct pg *pg, const char *public_id, bool *found, struct key_record *out,

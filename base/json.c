@@ -86,11 +86,10 @@ static const char *short_escape(char c)
     }
 }
 
-void json_put_string(struct buf *b, const char *s, size_t len)
+void json_put_chars(struct buf *b, const char *s, size_t len)
 {
     size_t from = 0;
 
-    buf_putc(b, '"');
     for (size_t i = 0; i < len; i++) {
         const char *esc = short_escape(s[i]);
 
@@ -104,6 +103,12 @@ void json_put_string(struct buf *b, const char *s, size_t len)
         from = i + 1;
     }
     buf_append(b, s + from, len - from);
+}
+
+void json_put_string(struct buf *b, const char *s, size_t len)
+{
+    buf_putc(b, '"');
+    json_put_chars(b, s, len);
     buf_putc(b, '"');
 }
 

@@ -24,6 +24,8 @@ MUST_CHECK enum status json_parse(const char *text, size_t len, int depth_max, j
 
 /* Appends s as a quoted JSON string (control characters escaped; bytes must be valid UTF-8). */
 void json_put_string(struct buf *b, const char *s, size_t len);
+/* The same without its quotes, for a string that is made of parts. */
+void json_put_chars(struct buf *b, const char *s, size_t len);
 void json_put_cstr(struct buf *b, const char *s);
 void json_put_int(struct buf *b, int64_t v);
 

@@ -53,6 +53,7 @@ static enum status describe(struct served_model *m, const struct engine_config *
     m->pub.default_max_tokens = cfg->default_max_tokens;
     m->pub.n_vocab = tokenizer_n_vocab(m->tokenizer);
     m->pub.revision = m->model->revision;
+    generation_defaults_read(m->model->gguf, &m->pub.defaults);
     return ST_OK;
 }
 

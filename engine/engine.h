@@ -15,6 +15,7 @@
 #include "base/loop.h"
 #include "base/status.h"
 #include "base/worker.h"
+#include "engine/generation_defaults.h"
 #include "engine/sampling.h"
 
 struct engine;      /* shared by all threads; immutable but for atomics */
@@ -44,6 +45,7 @@ struct engine_model {
     uint32_t default_max_tokens;
     uint32_t n_vocab;
     const char *revision; /* hex */
+    struct engine_defaults defaults;
 };
 
 /* Maps the model's file, builds tokenizer and template, starts the text threads. Does not need the

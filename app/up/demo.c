@@ -71,6 +71,7 @@ static enum status make_key(struct pg *pg, const char *pepper, const struct demo
                             .project = "default",
                             .name = k->name,
                             .scopes = k->scopes,
+                            .priority = KEY_PRIORITY_NORMAL,
                             .key_limits = k->limits,
                             .tenant_limits = leave};
     char key[KEY_TEXT_BYTES], text[KEY_TEXT_BYTES + 1], public_id[32];

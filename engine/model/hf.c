@@ -8,6 +8,7 @@
 
 #include "base/size.h"
 #include "engine/model/hf_config.h"
+#include "engine/model/hf_generation.h"
 #include "engine/model/hf_tokenizer.h"
 #include "engine/model/hf_weights.h"
 
@@ -124,6 +125,8 @@ static enum status write_metadata(const struct folder *f, struct buf *out)
     s = hf_config_put(f->config, &m, f->why);
     if (s == ST_OK)
         s = hf_tokenizer_put(&texts, f->config->n_vocab, &m, f->why);
+    if (s == ST_OK)
+        s = hf_generation_put(texts.generation, &m, f->why);
     if (s == ST_OK && hf_meta_finish(&m, out) != ST_OK)
         s = fail(f->why, ST_NO_MEMORY, "out of memory for the metadata");
     hf_meta_dispose(&m);

@@ -7,9 +7,10 @@ the description changes. On the way each schema is made stricter than the descri
 
 - OpenAPI 3.0's `nullable` becomes a null type; annotations go;
 - every object is closed: no member that the description doesn't have;
-- one choice in an answer; `usage` required, with its details' counts as they are named there;
+- up to 128 choices in an answer, one in a chunk; `usage` required, with its details' counts as they are named there;
 - in streams `finish_reason` may be null (the description forgets it for text completions), and the
-  final usage chunk, with no choices, is a schema of its own.
+  final usage chunk, with no choices, is a schema of its own;
+- with `echo` the first prompt token's log-probabilities are null (the description forgets that, too).
 
 The description is under the MIT licence: see LICENSE in this folder.
 """
@@ -61,8 +62,8 @@ def require(schema, *names):
     schema["required"] = sorted({*schema.get("required", []), *names})
 
 
-def one_choice(schema):
-    at(schema, "choices").update(minItems=1, maxItems=1)
+def choices(schema, most):
+    at(schema, "choices").update(minItems=1, maxItems=most)
 
 
 def no_choices(schema):
@@ -76,14 +77,26 @@ def without_null(schema, name):
         schema["properties"][name] = rest[0] if len(rest) == 1 else {"anyOf": rest}
 
 
+def or_null(schema):
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def echoed(schema):
+    """In a text completion's log-probabilities."""
+    lists = at(schema, "choices", "[]", "logprobs")["anyOf"][0]["properties"]
+    for name in ("token_logprobs", "top_logprobs"):
+        lists[name]["items"] = or_null(lists[name]["items"])
+    return schema
+
+
 def answer(schema):
-    one_choice(schema)
+    choices(schema, 128)
     require(schema, "usage", "system_fingerprint")
     return schema
 
 
 def chunk(schema):
-    one_choice(schema)
+    choices(schema, 1)
     require(schema, "system_fingerprint")
     schema["properties"]["usage"] = {"type": "null"}
     require(at(schema, "choices", "[]"), "logprobs")
@@ -99,11 +112,11 @@ def usage_chunk(schema):
 
 def text_chunk(schema):
     """A chunk of a streamed text completion, the final usage chunk included."""
-    require(schema, "system_fingerprint")
+    require(echoed(schema), "system_fingerprint")
     finish = at(schema, "choices", "[]")["properties"]
-    finish["finish_reason"] = {"anyOf": [finish["finish_reason"], {"type": "null"}]}
+    finish["finish_reason"] = or_null(finish["finish_reason"])
     with_usage = usage_chunk(copy.deepcopy(schema))
-    one_choice(schema)
+    choices(schema, 1)
     schema["properties"]["usage"] = {"type": "null"}
     return {"anyOf": [schema, with_usage]}
 
@@ -121,7 +134,7 @@ SCHEMAS = {
     "chat.completion": ("CreateChatCompletionResponse", answer),
     "chat.completion.chunk": ("CreateChatCompletionStreamResponse", chunk),
     "chat.completion.chunk.usage": ("CreateChatCompletionStreamResponse", usage_chunk),
-    "completion": ("CreateCompletionResponse", answer),
+    "completion": ("CreateCompletionResponse", lambda s: answer(echoed(s))),
     "completion.chunk": ("CreateCompletionResponse", text_chunk),
     "models": ("ListModelsResponse", lambda s: s),
     "model": ("Model", lambda s: s),

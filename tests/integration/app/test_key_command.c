@@ -118,6 +118,7 @@ static void test_json_is_for_programs(void **state)
     first = json_array_get(json_object_get(j, "keys"), 0);
     assert_string_equal(json_string_value(json_object_get(first, "state")), "active");
     assert_true(json_is_string(json_object_get(first, "expires_at")));
+    assert_string_equal(json_string_value(json_object_get(first, "priority")), "normal");
     assert_null(json_object_get(first, "key"));
     json_decref(j);
 }
@@ -145,6 +146,7 @@ static void test_wrong_use_is_refused(void **state)
     assert_int_equal(KEY("create", "--rpm", "1"), 2);
     assert_int_equal(KEY("create", "--tenant", "acme", "--rpm", "many"), 2);
     assert_int_equal(KEY("create", "--tenant", "acme", "--scopes", "root"), 2);
+    assert_int_equal(KEY("create", "--tenant", "acme", "--priority", "urgent"), 2);
     assert_int_equal(KEY("create", "--tenant", "acme", "--expires", "2001-01-01T00:00:00Z"), 2);
     assert_int_equal(KEY("create", "--tenant", "no spaces please"), 1);
     assert_int_equal(KEY("create", "--tenant", "acme", "--tpm", "100000001"), 1);

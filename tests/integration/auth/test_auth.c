@@ -82,6 +82,7 @@ static void make_key(const char *tenant, const char *pepper, char *key, char *pu
         .project = "default",
         .name = "test",
         .scopes = SCOPE_INFERENCE,
+        .priority = KEY_PRIORITY_LOW,
         .key_limits = {.tokens_per_min = 77},
         .tenant_limits = {.requests_per_min = 5, .tokens_per_min = -1, .concurrency = -1}};
 
@@ -147,6 +148,7 @@ static void test_a_key_is_asked_for_once_and_then_cached(void **state)
     assert_string_equal(p.check.principal.key_public_id, id);
     assert_int_equal(p.check.principal.scopes, SCOPE_INFERENCE);
     assert_int_equal(p.check.principal.weight, 1000);
+    assert_int_equal(p.check.principal.priority, KEY_PRIORITY_LOW);
     assert_int_equal(p.check.principal.key.tokens_per_min, 77);
     assert_int_equal(p.check.principal.tenant.requests_per_min, 5);
     assert_int_equal(p.check.principal.tenant.tokens_per_min, 0);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/params.h"
+#include "api/params_model.h"
 #include "base/size.h"
 
 /* Last: its macro fail() would meet the declaration of ours. */
@@ -107,19 +107,43 @@ static const struct bad_case bad_cases[] = {
     CHAT("\"max_tokens\":5,\"max_completion_tokens\":6", VALUE, "max_tokens"),
     CHAT("\"n\":0", VALUE, "n"),
     CHAT("\"n\":1000000", VALUE, "n"),
-    CHAT("\"n\":2", UNSUPPORTED, "n"),
     CHAT("\"n\":\"1\"", TYPE, "n"),
     CHAT("\"tools\":[{}]", UNSUPPORTED, "tools"),
     CHAT("\"tools\":1", TYPE, "tools"),
     CHAT("\"tool_choice\":\"required\"", UNSUPPORTED, "tool_choice"),
     CHAT("\"tool_choice\":{}", UNSUPPORTED, "tool_choice"),
     CHAT("\"functions\":[{}]", UNSUPPORTED, "functions"),
-    CHAT("\"logit_bias\":{\"5\":1}", UNSUPPORTED, "logit_bias"),
-    CHAT("\"logprobs\":true", UNSUPPORTED, "logprobs"),
-    CHAT("\"top_logprobs\":3", UNSUPPORTED, "top_logprobs"),
-    CHAT("\"presence_penalty\":0.5", UNSUPPORTED, "presence_penalty"),
+    CHAT("\"n\":129", VALUE, "n"),
+    CHAT("\"logit_bias\":[]", TYPE, "logit_bias"),
+    CHAT("\"logit_bias\":{\"5\":\"1\"}", TYPE, "logit_bias"),
+    CHAT("\"logit_bias\":{\"5\":true}", TYPE, "logit_bias"),
+    CHAT("\"logit_bias\":{\"5\":100.5}", VALUE, "logit_bias"),
+    CHAT("\"logit_bias\":{\"5\":-101}", VALUE, "logit_bias"),
+    CHAT("\"logit_bias\":{\"\":1}", VALUE, "logit_bias"),
+    CHAT("\"logit_bias\":{\"-5\":1}", VALUE, "logit_bias"),
+    CHAT("\"logit_bias\":{\"05\":1}", VALUE, "logit_bias"),
+    CHAT("\"logit_bias\":{\"5 \":1}", VALUE, "logit_bias"),
+    CHAT("\"logit_bias\":{\"2147483648\":1}", VALUE, "logit_bias"),
+    CHAT("\"logit_bias\":{\"99999999999999999999\":1}", VALUE, "logit_bias"),
+    CHAT("\"logprobs\":1", TYPE, "logprobs"),
+    CHAT("\"top_logprobs\":3", VALUE, "top_logprobs"),
+    CHAT("\"logprobs\":false,\"top_logprobs\":3", VALUE, "top_logprobs"),
+    CHAT("\"logprobs\":true,\"top_logprobs\":1000", VALUE, "top_logprobs"),
+    CHAT("\"logprobs\":true,\"top_logprobs\":21", VALUE, "top_logprobs"),
+    CHAT("\"logprobs\":true,\"top_logprobs\":-1", VALUE, "top_logprobs"),
     CHAT("\"presence_penalty\":9", VALUE, "presence_penalty"),
-    CHAT("\"frequency_penalty\":-1", UNSUPPORTED, "frequency_penalty"),
+    CHAT("\"frequency_penalty\":-2.1", VALUE, "frequency_penalty"),
+    CHAT("\"frequency_penalty\":\"1\"", TYPE, "frequency_penalty"),
+    CHAT("\"repetition_penalty\":0", VALUE, "repetition_penalty"),
+    CHAT("\"repetition_penalty\":1e-60", VALUE, "repetition_penalty"),
+    CHAT("\"repetition_penalty\":2.1", VALUE, "repetition_penalty"),
+    CHAT("\"min_p\":1.1", VALUE, "min_p"),
+    CHAT("\"min_tokens\":-1", VALUE, "min_tokens"),
+    CHAT("\"min_tokens\":6,\"max_tokens\":5", VALUE, "min_tokens"),
+    CHAT("\"stop_token_ids\":5", TYPE, "stop_token_ids"),
+    CHAT("\"stop_token_ids\":[\"5\"]", TYPE, "stop_token_ids"),
+    CHAT("\"stop_token_ids\":[-1]", VALUE, "stop_token_ids"),
+    CHAT("\"stop_token_ids\":[2147483648]", VALUE, "stop_token_ids"),
     CHAT("\"response_format\":{\"type\":\"json_object\"}", UNSUPPORTED, "response_format"),
     CHAT("\"response_format\":\"text\"", TYPE, "response_format"),
     CHAT("\"modalities\":[\"text\",\"audio\"]", UNSUPPORTED, "modalities"),
@@ -128,10 +152,10 @@ static const struct bad_case bad_cases[] = {
     CHAT("\"store\":true", UNSUPPORTED, "store"),
     CHAT("\"reasoning_effort\":\"high\"", UNSUPPORTED, "reasoning_effort"),
     CHAT("\"service_tier\":\"priority\"", UNSUPPORTED, "service_tier"),
+    CHAT("\"service_tier\":1", TYPE, "service_tier"),
     CHAT("\"user\":1", TYPE, "user"),
     CHAT("\"metadata\":[]", TYPE, "metadata"),
     CHAT("\"ignore_eos\":1", TYPE, "ignore_eos"),
-    CHAT("\"repetition_penalty\":1.2", UNSUPPORTED, "repetition_penalty"),
     CHAT("\"guided_json\":{}", UNSUPPORTED, "guided_json"),
     CHAT("\"add_generation_prompt\":1", TYPE, "add_generation_prompt"),
     CHAT("\"continue_final_message\":\"yes\"", TYPE, "continue_final_message"),
@@ -139,13 +163,20 @@ static const struct bad_case bad_cases[] = {
     CHAT("\"documents\":[{},\"x\"]", TYPE, "documents[1]"),
     CHAT("\"chat_template\":\"x\"", UNSUPPORTED, "chat_template"),
     CHAT("\"chat_template_kwargs\":[]", TYPE, "chat_template_kwargs"),
-    COMP("\"echo\":true", UNSUPPORTED, "echo"),
+    COMP("\"echo\":1", TYPE, "echo"),
     COMP("\"suffix\":\"x\"", UNSUPPORTED, "suffix"),
     COMP("\"best_of\":2", UNSUPPORTED, "best_of"),
-    COMP("\"logprobs\":0", UNSUPPORTED, "logprobs"),
+    COMP("\"best_of\":1,\"n\":2", UNSUPPORTED, "best_of"),
+    COMP("\"best_of\":1000", VALUE, "best_of"),
+    COMP("\"logprobs\":6", VALUE, "logprobs"),
+    COMP("\"logprobs\":true", TYPE, "logprobs"),
     COMP("\"max_tokens\":0", VALUE, "max_tokens"),
+    COMP("\"max_tokens\":0,\"echo\":false", VALUE, "max_tokens"),
+    COMP("\"max_tokens\":-1,\"echo\":true", VALUE, "max_tokens"),
     PROMPT("null", MISSING),
     PROMPT("5", TYPE),
+    PROMPT("\"\"", VALUE),
+    PROMPT("[\"\"]", VALUE),
     PROMPT("[]", VALUE),
     PROMPT("[[]]", VALUE),
     PROMPT("[\"a\",\"b\"]", UNSUPPORTED),
@@ -184,7 +215,9 @@ static void neutral_values_of_unsupported_fields_pass(void **state)
     if (!params_parse(ENDPOINT_CHAT, body, sizeof body - 1, &p, &e))
         fail_msg("%s: %s", e.reason.param, e.reason.text);
     assert_false(p.has_seed);
-    assert_int_equal(p.max_tokens, 0);
+    assert_int_equal(p.max_tokens, -1);
+    assert_int_equal(p.n_choices, 1);
+    assert_int_equal(p.given, GIVEN_REPETITION);
     assert_true(p.temperature >= 1.0 && p.temperature <= 1.0);
     params_dispose(&p);
 }
@@ -207,6 +240,197 @@ static void fields_arrive(void **state)
     assert_int_equal(p.stops[1].len, 2);
     assert_true(p.stream && p.include_usage && p.ignore_eos);
     assert_true(p.temperature <= 0);
+    params_dispose(&p);
+}
+
+static void sampling_fields_arrive(void **state)
+{
+    static const char body[] =
+        HEAD ",\"n\":128,\"logprobs\":true,\"top_logprobs\":20,\"min_p\":0.25,\"top_k\":7,"
+             "\"repetition_penalty\":1.5,\"frequency_penalty\":-2,\"presence_penalty\":2,"
+             "\"logit_bias\":{\"0\":-100,\"2147483647\":100,\"9\":0.5},\"min_tokens\":3,"
+             "\"max_tokens\":3,\"stop_token_ids\":[0,2147483647],\"service_tier\":\"flex\","
+             "\"seed\":-1,\"top_p\":0.5,\"temperature\":0.75}";
+    struct api_error e = {0};
+    struct sampling s;
+    struct params p;
+
+    (void)state;
+    assert_true(params_parse(ENDPOINT_CHAT, body, sizeof body - 1, &p, &e));
+    assert_int_equal(p.n_choices, 128);
+    assert_int_equal(p.n_stop_ids, 2);
+    assert_int_equal(p.stop_ids[1], INT32_MAX);
+    assert_true(p.is_flex);
+    assert_string_equal(p.service_tier, "flex");
+    params_sampling(&p, &s);
+    assert_int_equal(s.n_bias, 3);
+    for (uint32_t i = 0; i < s.n_bias; i++) /* values that floats hold exactly */
+        assert_true(s.bias[i].bias == (s.bias[i].id == 0   ? -100.0F
+                                       : s.bias[i].id == 9 ? 0.5F
+                                                           : 100.0F));
+    assert_true(s.want_logprobs && !s.want_prompt_logprobs);
+    assert_int_equal(s.top_logprobs, 20);
+    assert_int_equal(s.min_tokens, 3);
+    assert_int_equal(s.top_k, 7);
+    assert_true(s.seed == UINT64_MAX);
+    assert_true(s.temperature == 0.75F && s.top_p == 0.5F && s.min_p == 0.25F);
+    assert_true(s.repetition_penalty == 1.5F && s.frequency_penalty == -2.0F &&
+                s.presence_penalty == 2.0F);
+    params_dispose(&p);
+}
+
+static void completions_have_their_own_logprobs_and_echo(void **state)
+{
+    static const char body[] = TEXT ",\"logprobs\":0,\"echo\":true,\"max_tokens\":0,\"n\":2,"
+                                    "\"best_of\":2}";
+    struct api_error e = {0};
+    struct sampling s;
+    struct params p;
+
+    (void)state;
+    assert_true(params_parse(ENDPOINT_COMPLETIONS, body, sizeof body - 1, &p, &e));
+    assert_int_equal(p.max_tokens, 0);
+    params_sampling(&p, &s);
+    assert_true(s.want_logprobs && s.want_prompt_logprobs && s.top_logprobs == 0);
+    params_dispose(&p);
+}
+
+static bool takes_list(const char *field, json_t *list)
+{
+    json_t *doc = json_pack("{s:s, s:s, s:o}", "model", "m", "prompt", "hi", field, list);
+    char *body = json_dumps(doc, 0);
+    struct api_error e = {0};
+    struct params p;
+    bool ok;
+
+    assert_non_null(body);
+    ok = params_parse(ENDPOINT_COMPLETIONS, body, strlen(body), &p, &e);
+    if (ok)
+        params_dispose(&p);
+    else
+        assert_true(e.kind == ERROR_VALUE && strcmp(e.reason.param, field) == 0);
+    free(body);
+    json_decref(doc);
+    return ok;
+}
+
+static json_t *array_of(size_t n, bool of_text)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(list, of_text ? json_string("stop") : json_integer((json_int_t)i));
+    return list;
+}
+
+static json_t *biases_of(size_t n)
+{
+    json_t *map = json_object();
+
+    for (size_t i = 0; i < n; i++) {
+        char key[16];
+
+        snprintf(key, sizeof key, "%zu", i);
+        json_object_set_new(map, key, json_integer(1));
+    }
+    return map;
+}
+
+static void lists_are_bounded(void **state)
+{
+    (void)state;
+    assert_true(takes_list("stop", array_of(STOP_STRINGS_MAX, true)));
+    assert_false(takes_list("stop", array_of(10000, true)));
+    assert_true(takes_list("stop_token_ids", array_of(STOP_IDS_MAX, false)));
+    assert_false(takes_list("stop_token_ids", array_of(STOP_IDS_MAX + 1, false)));
+    assert_true(takes_list("logit_bias", biases_of(LOGIT_BIAS_MAX)));
+    assert_false(takes_list("logit_bias", biases_of(LOGIT_BIAS_MAX + 1)));
+}
+
+/* ---- with a model ---- */
+
+static const struct engine_model model = {
+    .id = "m",
+    .context_tokens = 100,
+    .n_vocab = 10,
+    .defaults =
+        {.temperature = 0.5F, .top_p = -1, .min_p = 0, .repetition_penalty = 1.25F, .top_k = 40},
+};
+
+static struct params parsed_params(const char *members)
+{
+    struct api_error e = {0};
+    struct params p;
+    char body[256];
+
+    snprintf(body, sizeof body, "%s%s}", HEAD, members);
+    assert_true(params_parse(ENDPOINT_CHAT, body, strlen(body), &p, &e));
+    return p;
+}
+
+static void what_the_model_lacks_is_refused_by_name(void **state)
+{
+    static const struct {
+        const char *members, *param; /* "": accepted */
+    } cases[] = {
+        {",\"logit_bias\":{\"9\":1},\"stop_token_ids\":[9],\"max_tokens\":100", ""},
+        {",\"logit_bias\":{\"9\":1,\"10\":1}", "logit_bias"},
+        {",\"logit_bias\":{\"2147483647\":1}", "logit_bias"},
+        {",\"stop_token_ids\":[0,10]", "stop_token_ids"},
+        {",\"max_tokens\":101", "max_tokens"},
+        {",\"max_completion_tokens\":101", "max_completion_tokens"},
+        {",\"min_tokens\":101", "min_tokens"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct params p = parsed_params(cases[i].members);
+        struct api_error e = {0};
+
+        assert_int_equal(params_check_model(&p, &model, &e), cases[i].param[0] == '\0');
+        assert_string_equal(e.reason.param, cases[i].param);
+        params_dispose(&p);
+    }
+}
+
+static void a_model_s_defaults_fill_only_what_is_open(void **state)
+{
+    struct params open = parsed_params(""), given = parsed_params(",\"temperature\":1,\"top_k\":-1,"
+                                                                  "\"repetition_penalty\":1");
+    struct sampling s;
+
+    (void)state;
+    params_use_defaults(&open, &model.defaults);
+    params_sampling(&open, &s);
+    assert_true(s.temperature == 0.5F && s.repetition_penalty == 1.25F && s.top_k == 40);
+    assert_true(s.top_p == 1.0F && s.min_p == 0.0F);
+    params_use_defaults(&given, &model.defaults);
+    params_sampling(&given, &s);
+    assert_true(s.temperature == 1.0F && s.repetition_penalty == 1.0F && s.top_k == 0);
+    params_dispose(&open);
+    params_dispose(&given);
+}
+
+static void top_p_0_is_the_greedy_choice(void **state)
+{
+    struct params p = parsed_params(",\"top_p\":1e-50,\"temperature\":2");
+    struct sampling s;
+
+    (void)state;
+    params_sampling(&p, &s);
+    assert_true(s.temperature == 0.0F && s.top_p == 1.0F);
+    params_dispose(&p);
+}
+
+static void a_request_without_a_seed_gets_a_new_one(void **state)
+{
+    struct params p = parsed_params("");
+    struct sampling a, b;
+
+    (void)state;
+    params_sampling(&p, &a);
+    params_sampling(&p, &b);
+    assert_true(a.seed != b.seed);
     params_dispose(&p);
 }
 
@@ -382,6 +606,13 @@ int main(void)
         cmocka_unit_test(every_bad_field_is_an_error_that_names_it),
         cmocka_unit_test(neutral_values_of_unsupported_fields_pass),
         cmocka_unit_test(fields_arrive),
+        cmocka_unit_test(sampling_fields_arrive),
+        cmocka_unit_test(completions_have_their_own_logprobs_and_echo),
+        cmocka_unit_test(lists_are_bounded),
+        cmocka_unit_test(what_the_model_lacks_is_refused_by_name),
+        cmocka_unit_test(a_model_s_defaults_fill_only_what_is_open),
+        cmocka_unit_test(top_p_0_is_the_greedy_choice),
+        cmocka_unit_test(a_request_without_a_seed_gets_a_new_one),
         cmocka_unit_test(messages_become_plain_ones),
         cmocka_unit_test(text_parts_arrive_as_parts_without_foreign_members),
         cmocka_unit_test(a_message_to_be_continued_needs_no_new_one),

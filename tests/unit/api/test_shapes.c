@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "api/duration.h"
@@ -16,6 +17,8 @@
 
 static const struct engine_usage usage = {
     .prompt_tokens = 7, .cached_tokens = 4, .output_tokens = 3};
+
+static const struct shape_choice x = {.text = "x", .len = 1};
 
 static struct shape shape_of(enum endpoint endpoint, bool include_usage)
 {
@@ -37,6 +40,15 @@ static json_t *parsed(struct buf *b)
     return doc;
 }
 
+static void put_answer(struct buf *b, const struct shape *s, const struct shape_choice *list,
+                       uint32_t n)
+{
+    shape_answer_begin(b, s);
+    for (uint32_t i = 0; i < n; i++)
+        shape_answer_choice(b, s, &list[i]);
+    shape_answer_end(b, s, &usage);
+}
+
 static json_t *choice(json_t *doc)
 {
     assert_int_equal(json_array_size(json_object_get(doc, "choices")), 1);
@@ -46,13 +58,15 @@ static json_t *choice(json_t *doc)
 static void a_chat_answer_escapes_its_text_and_counts(void **state)
 {
     static const char text[] = "a\"\\\n\x01\xc3\xa9";
+    const struct shape_choice one = {
+        .text = text, .len = sizeof text - 1, .finish = ENGINE_FINISH_STOP};
     struct shape s = shape_of(ENDPOINT_CHAT, false);
     struct buf b;
     json_t *doc, *message;
 
     (void)state;
     buf_init(&b);
-    shape_answer(&b, &s, text, sizeof text - 1, ENGINE_FINISH_STOP, &usage);
+    put_answer(&b, &s, &one, 1);
     doc = parsed(&b);
     message = json_object_get(choice(doc), "message");
     assert_string_equal(json_string_value(json_object_get(message, "content")), text);
@@ -63,6 +77,60 @@ static void a_chat_answer_escapes_its_text_and_counts(void **state)
     json_decref(doc);
 }
 
+static void choices_come_in_order_with_their_own_ends(void **state)
+{
+    const struct shape_choice two[] = {
+        {.index = 0, .text = "a", .len = 1, .finish = ENGINE_FINISH_LENGTH},
+        {.index = 1,
+         .echo = "p",
+         .echo_len = 1,
+         .text = "b",
+         .len = 1,
+         .finish = ENGINE_FINISH_STOP}};
+    struct shape s = shape_of(ENDPOINT_COMPLETIONS, false);
+    struct buf b;
+    json_t *doc, *second;
+
+    (void)state;
+    buf_init(&b);
+    put_answer(&b, &s, two, 2);
+    doc = parsed(&b);
+    assert_int_equal(json_array_size(json_object_get(doc, "choices")), 2);
+    second = json_array_get(json_object_get(doc, "choices"), 1);
+    assert_int_equal(json_integer_value(json_object_get(second, "index")), 1);
+    assert_string_equal(json_string_value(json_object_get(second, "text")), "pb");
+    assert_string_equal(json_string_value(json_object_get(second, "finish_reason")), "stop");
+    assert_true(json_is_null(json_object_get(second, "logprobs")));
+    json_decref(doc);
+}
+
+static const char *tier_of(const struct shape *s)
+{
+    static char tier[16];
+    struct buf b;
+    json_t *doc;
+    const char *text;
+
+    buf_init(&b);
+    shape_first(&b, s, 3);
+    doc = parsed(&b);
+    assert_int_equal(json_integer_value(json_object_get(choice(doc), "index")), 3);
+    text = json_string_value(json_object_get(doc, "service_tier"));
+    snprintf(tier, sizeof tier, "%s", text != NULL ? text : "absent");
+    json_decref(doc);
+    return tier;
+}
+
+static void the_tier_is_told_where_it_was_asked_for(void **state)
+{
+    struct shape s = shape_of(ENDPOINT_CHAT, false);
+
+    (void)state;
+    assert_string_equal(tier_of(&s), "absent");
+    s.service_tier = "flex";
+    assert_string_equal(tier_of(&s), "flex");
+}
+
 static void only_the_last_chunk_has_a_reason(void **state)
 {
     struct shape s = shape_of(ENDPOINT_CHAT, true);
@@ -71,12 +139,12 @@ static void only_the_last_chunk_has_a_reason(void **state)
 
     (void)state;
     buf_init(&b);
-    shape_text(&b, &s, "x", 1);
+    shape_text(&b, &s, &x);
     doc = parsed(&b);
     assert_true(json_is_null(json_object_get(choice(doc), "finish_reason")));
     assert_true(json_is_null(json_object_get(doc, "usage")));
     json_decref(doc);
-    shape_finish(&b, &s, ENGINE_FINISH_LENGTH);
+    shape_finish(&b, &s, 0, ENGINE_FINISH_LENGTH);
     doc = parsed(&b);
     assert_string_equal(json_string_value(json_object_get(choice(doc), "finish_reason")), "length");
     json_decref(doc);
@@ -90,7 +158,7 @@ static void usage_is_in_chunks_only_when_asked_for(void **state)
 
     (void)state;
     buf_init(&b);
-    shape_text(&b, &s, "x", 1);
+    shape_text(&b, &s, &x);
     doc = parsed(&b);
     assert_null(json_object_get(doc, "usage"));
     json_decref(doc);
@@ -200,6 +268,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_chat_answer_escapes_its_text_and_counts),
+        cmocka_unit_test(choices_come_in_order_with_their_own_ends),
+        cmocka_unit_test(the_tier_is_told_where_it_was_asked_for),
         cmocka_unit_test(only_the_last_chunk_has_a_reason),
         cmocka_unit_test(usage_is_in_chunks_only_when_asked_for),
         cmocka_unit_test(the_fingerprint_follows_device_build_and_model),

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "auth/keys.h"
+#include "base/id.h"
 
 /* Last: its macro fail() would meet the declaration of ours. */
 #include <cmocka.h>
@@ -113,6 +114,23 @@ static void test_peppers_are_hex_and_long(void **state)
     assert_false(key_pepper_is_valid("x" PEPPER));
 }
 
+/* python3 -c 'import hashlib, hmac; print(hmac.new(PEPPER, b"kv cache\0" +
+ * (0x0102030405060708).to_bytes(8, "little"), hashlib.sha256).hexdigest())' */
+static void test_a_cache_salt_is_an_hmac_of_the_tenant(void **state)
+{
+    uint8_t salt[CACHE_SALT_BYTES], other[CACHE_SALT_BYTES];
+    char hex[2 * CACHE_SALT_BYTES + 1];
+
+    (void)state;
+    key_cache_salt(PEPPER, 0x0102030405060708, salt);
+    hex_encode(salt, sizeof salt, hex);
+    assert_string_equal(hex, "30aa75eeda70b7998c42355a37568e7afc8e7a334ff7c5cb1e72e6ac531bb923");
+    key_cache_salt(PEPPER, 0x0102030405060709, other);
+    assert_memory_not_equal(salt, other, sizeof salt);
+    key_cache_salt("f" PEPPER, 0x0102030405060708, other);
+    assert_memory_not_equal(salt, other, sizeof salt);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -122,6 +140,7 @@ int main(void)
         cmocka_unit_test(test_the_mac_is_hmac_sha_256),
         cmocka_unit_test(test_a_pepper_has_a_name_that_is_not_itself),
         cmocka_unit_test(test_peppers_are_hex_and_long),
+        cmocka_unit_test(test_a_cache_salt_is_an_hmac_of_the_tenant),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

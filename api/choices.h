@@ -1,0 +1,64 @@
+/* The choices of an answer while it is made: each one's text and log-probabilities, from the
+ * engine's deltas.
+ *
+ * An answer that is sent whole collects them here; a streamed one empties a choice after each
+ * chunk. The prompt's own text and log-probabilities (echo) are kept once and go before each
+ * choice's. Bounded in all, since a request of a few bytes can ask for gigabytes of
+ * log-probabilities. Pure; one thread at a time. */
+#ifndef API_CHOICES_H
+#define API_CHOICES_H
+
+#include "api/shape_logprobs.h"
+
+/* Of one answer that is collected, as JSON or as text. */
+#define ANSWER_BYTES_MAX ((size_t)32 << 20)
+
+struct choice {
+    struct buf text;
+    struct shape_logprobs logprobs;
+    int64_t n_chars;           /* of its tokens so far: where the next one's text begins */
+    enum engine_finish finish; /* not NONE: it has ended */
+    bool is_closed;            /* streamed: its finish chunk went out */
+};
+
+struct choices_config {
+    enum endpoint endpoint;
+    uint32_t n;
+    bool want_logprobs;
+    bool is_streamed;
+    struct token_source source;
+    /* Echo: the prompt, as the request has it (text) or by its tokens (text NULL). NULL ids: no
+     * echo. Borrowed for the call. */
+    const int32_t *prompt;
+    uint32_t n_prompt;
+    const char *text;
+    size_t text_len;
+};
+
+struct choices {
+    struct choices_config config; /* without what it borrows */
+    struct choice *list;
+    uint32_t n_ended;
+    struct buf echo;              /* the prompt's text; "" without echo */
+    size_t echo_at;               /* of it: up to where its tokens are known */
+    struct shape_logprobs prompt; /* with echo and want_logprobs */
+    int64_t echo_chars;           /* up to echo_at */
+    size_t bytes;                 /* what a collected answer holds by now */
+    struct buf scratch;
+};
+
+/* ST_NO_MEMORY; ST_TOO_LARGE: the prompt in every choice is more than an answer may hold. Dispose
+ * of it also then. */
+MUST_CHECK enum status choices_init(struct choices *c, const struct choices_config *cfg);
+void choices_dispose(struct choices *c); /* zeros are fine */
+
+/* What a delta says: text and tokens appended to its choice, or the prompt's. ST_TOO_LARGE: more
+ * than ANSWER_BYTES_MAX are collected; ST_NO_MEMORY. The delta's choice is below n. */
+MUST_CHECK enum status choices_add(struct choices *c, const struct engine_delta *d);
+/* Streamed: its text and log-probabilities went out. */
+void choice_clear(struct choice *one);
+/* NULL where none are wanted. */
+const struct shape_logprobs *choice_logprobs(const struct choices *c, const struct choice *one);
+const struct shape_logprobs *choices_prompt_logprobs(const struct choices *c);
+
+#endif

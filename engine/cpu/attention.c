@@ -9,16 +9,34 @@ static uint32_t round8(uint32_t n)
     return (n + 7) & ~7u;
 }
 
-size_t kv_page_bytes(const struct model_shape *shape, size_t element_bytes)
+const struct kv_kernels *kv_kernels_of(const struct kernels *kernels,
+                                       const struct device_config *cfg)
 {
-    return (size_t)shape->n_layers * shape->n_kv_heads * KV_TOKENS *
-           (shape->head_dim + round8(shape->head_dim)) * element_bytes;
+    if (cfg->mode == DEVICE_EXACT)
+        return cfg->kv_type == KV_AUTO ? &kernels->kv_f32 : NULL;
+    return cfg->kv_type == KV_Q8 ? &kernels->kv_q8 : &kernels->kv_f16;
+}
+
+/* K or V of one (page, layer, head), `width` elements to a token. */
+static size_t part_bytes(const struct kv_kernels *kernels, uint32_t width)
+{
+    return KV_TOKENS * (kernels->scale_bytes + width * kernels->element_bytes);
+}
+
+static size_t head_bytes(const struct model_shape *shape, const struct kv_kernels *kernels)
+{
+    return part_bytes(kernels, shape->head_dim) + part_bytes(kernels, round8(shape->head_dim));
+}
+
+size_t kv_page_bytes(const struct model_shape *shape, const struct kv_kernels *kernels)
+{
+    return (size_t)shape->n_layers * shape->n_kv_heads * head_bytes(shape, kernels);
 }
 
 enum status kv_open(struct kv *kv, const struct model_shape *shape,
                     const struct kv_kernels *kernels, uint32_t n_pages, struct reason *why)
 {
-    size_t bytes = kv_page_bytes(shape, kernels->element_bytes);
+    size_t bytes = kv_page_bytes(shape, kernels);
     void *p;
 
     *kv = (struct kv){.kernels = kernels,
@@ -27,7 +45,8 @@ enum status kv_open(struct kv *kv, const struct model_shape *shape,
                       .n_kv_heads = shape->n_kv_heads,
                       .head_dim = shape->head_dim,
                       .head_pad = round8(shape->head_dim)};
-    kv->part_bytes = (size_t)KV_TOKENS * kv->head_dim * kernels->element_bytes;
+    kv->part_bytes = part_bytes(kernels, shape->head_dim);
+    kv->head_bytes = head_bytes(shape, kernels);
     if (__builtin_mul_overflow(bytes, n_pages, &bytes))
         return fail(why, ST_TOO_LARGE, "%u KV pages of %zu bytes", n_pages, kv->page_bytes);
     p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -47,9 +66,8 @@ void kv_close(struct kv *kv)
 
 uint8_t *kv_part(const struct kv *kv, uint32_t page, uint32_t layer, uint32_t head)
 {
-    size_t both = kv->part_bytes + (size_t)KV_TOKENS * kv->head_pad * kv->kernels->element_bytes;
-
-    return kv->memory + page * kv->page_bytes + ((size_t)layer * kv->n_kv_heads + head) * both;
+    return kv->memory + page * kv->page_bytes +
+           ((size_t)layer * kv->n_kv_heads + head) * kv->head_bytes;
 }
 
 /* Per query of a unit: a split's scores, its weighted values, and the merged ones. */

@@ -55,9 +55,11 @@ struct outputs {
 typedef void packed_matmul(const struct packed *w, uint32_t first, uint32_t last,
                            const struct quants *x, uint32_t n_cols, const struct outputs *out);
 
-/* K of one page, layer and head: (head_dim, KV_TOKENS); V: (KV_TOKENS, head_pad). */
+/* K of one page, layer and head: (head_dim, KV_TOKENS); V: (KV_TOKENS, head_pad); before each,
+ * where the type has them, KV_TOKENS scales. */
 struct kv_kernels {
     size_t element_bytes;
+    size_t scale_bytes; /* of a token's scale; 0: none */
     /* Writes token `t` (0..15) of a page. k, v: (head_dim). */
     void (*store)(void *k_page, void *v_page, uint32_t t, const float *k, const float *v,
                   uint32_t head_dim, uint32_t head_pad);
@@ -107,6 +109,7 @@ struct kernels {
     void (*scale_add)(float *acc, float a, const float *other, float b, uint32_t n);
     struct kv_kernels kv_f16;
     struct kv_kernels kv_f32;
+    struct kv_kernels kv_q8; /* kv_q8.h */
 };
 
 extern const struct kernels kernels_scalar;

@@ -403,6 +403,7 @@ const struct kernels kernels_avx2 = {
     .soft_cap = avx2_soft_cap,
     .softmax = softmax,
     .scale_add = avx2_scale_add,
-    .kv_f16 = {sizeof(uint16_t), avx2_store_f16, qk_page_f16, pv_page_f16},
-    .kv_f32 = {sizeof(float), avx2_store_f32, qk_page_f32, pv_page_f32},
+    .kv_f16 = {sizeof(uint16_t), 0, avx2_store_f16, qk_page_f16, pv_page_f16},
+    .kv_f32 = {sizeof(float), 0, avx2_store_f32, qk_page_f32, pv_page_f32},
+    .kv_q8 = {sizeof(int8_t), sizeof(float), avx2_store_q8, avx2_qk_page_q8, avx2_pv_page_q8},
 };

@@ -245,6 +245,7 @@ const struct kernels kernels_scalar = {
     .soft_cap = soft_cap,
     .softmax = softmax,
     .scale_add = scale_add,
-    .kv_f16 = {sizeof(uint16_t), store_f16, qk_page_f16, pv_page_f16},
-    .kv_f32 = {sizeof(float), store_f32, qk_page_f32, pv_page_f32},
+    .kv_f16 = {sizeof(uint16_t), 0, store_f16, qk_page_f16, pv_page_f16},
+    .kv_f32 = {sizeof(float), 0, store_f32, qk_page_f32, pv_page_f32},
+    .kv_q8 = {sizeof(int8_t), sizeof(float), scalar_store_q8, scalar_qk_page_q8, scalar_pv_page_q8},
 };

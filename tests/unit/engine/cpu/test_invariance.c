@@ -444,6 +444,19 @@ static void test_the_same_request_gives_the_same_bits(void **state)
         check_setting(i, isa);
 }
 
+static void test_the_name_tells_the_kv_type(void **state)
+{
+    static struct rig r;
+
+    (void)state;
+    for (size_t i = 0; i < N_SETTINGS; i++) {
+        rig_open(&r, &settings[i], "auto", 1);
+        assert_true((strstr(r.device->ops->describe(r.device), " kv-q8 ") != NULL) ==
+                    (settings[i].kv_type == KV_Q8));
+        rig_close(&r);
+    }
+}
+
 /* One token far away is another: later rows tell, whatever the KV type; all of them but where
  * one layer gives it so little weight that rounding hides it. */
 static void test_a_changed_token_is_noticed(void **state)
@@ -611,6 +624,7 @@ int main(void)
         FOR_ISA("scalar"),
         FOR_ISA("avx2"),
         FOR_ISA("avx512"),
+        cmocka_unit_test(test_the_name_tells_the_kv_type),
         cmocka_unit_test(test_a_changed_token_is_noticed),
         cmocka_unit_test(test_orders_that_depend_on_the_batch_are_noticed),
     };

@@ -12,11 +12,6 @@ INLINE __m512 load_codes(const int8_t *p)
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)p)));
 }
 
-INLINE __m512 load_part(__mmask16 m, const int8_t *p)
-{
-    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(m, p)));
-}
-
 /* The 16 tokens of a page are the 16 lanes; d ascends in one sum each. */
 INLINE void qk_tile(const float *const *q, float *const *scores, const int n, const void *k_part,
                     uint32_t head_dim)
@@ -66,15 +61,20 @@ INLINE void pv_tile(const float *weights, uint32_t n_tokens, const int8_t *v, ui
         _mm512_storeu_ps(acc + LANES * (uint32_t)i, s[i]);
 }
 
-/* At most LANES of the head, those of the mask. */
-INLINE void pv_tail(const float *weights, uint32_t n_tokens, const int8_t *v, uint32_t head_pad,
-                    __mmask16 m, float *acc)
+/* The last half vector of a head: head_pad is a multiple of 8. */
+INLINE void pv_half(const float *weights, uint32_t n_tokens, const int8_t *v, uint32_t head_pad,
+                    float *acc)
 {
-    __m512 s = _mm512_maskz_loadu_ps(m, acc);
+    const __mmask16 half = 0xff;
+    __m512 s = _mm512_maskz_loadu_ps(half, acc);
 
-    for (uint32_t t = 0; t < n_tokens; t++, v += head_pad)
-        s = _mm512_fmadd_ps(_mm512_set1_ps(weights[t]), load_part(m, v), s);
-    _mm512_mask_storeu_ps(acc, m, s);
+    for (uint32_t t = 0; t < n_tokens; t++, v += head_pad) {
+        __m128i codes = _mm_loadl_epi64((const void *)v);
+
+        s = _mm512_fmadd_ps(_mm512_set1_ps(weights[t]),
+                            _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(codes)), s);
+    }
+    _mm512_mask_storeu_ps(acc, half, s);
 }
 
 void avx512_pv_page_q8(const float *p, uint32_t n_tokens, const void *v_part, uint32_t head_pad,
@@ -92,6 +92,6 @@ void avx512_pv_page_q8(const float *p, uint32_t n_tokens, const void *v_part, ui
         pv_tile(weights, n_tokens, v + d, head_pad, 4, acc + d);
     for (; d + LANES <= head_pad; d += LANES)
         pv_tile(weights, n_tokens, v + d, head_pad, 1, acc + d);
-    if (d < head_pad) /* head_pad is a multiple of 8 */
-        pv_tail(weights, n_tokens, v + d, head_pad, 0xff, acc + d);
+    if (d < head_pad)
+        pv_half(weights, n_tokens, v + d, head_pad, acc + d);
 }

@@ -26,7 +26,7 @@ void avx2_store_q8(void *k_part, void *v_part, uint32_t t, const float *k, const
                    uint32_t head_dim, uint32_t head_pad);
 void avx2_qk_page_q8(const float *const *q, float *const *scores, uint32_t n_queries,
                      const void *k_part, uint32_t head_dim);
-void avx2_pv_page_q8(const float *p, uint32_t n_tokens, const void *v_part, uint32_t head_pad,
-                     float *acc);
+void avx2_pv_page_q8(const float *const *p, float *const *acc, uint32_t n_queries,
+                     uint32_t n_tokens, const void *v_part, uint32_t head_pad);
 
 #endif

@@ -24,7 +24,7 @@
 #define GELU_SCALE  0.7978845608028654f /* sqrt(2 / pi) */
 #define GELU_CUBIC  0.044715f
 #define DOT_ROWS    4 /* weight rows that dot_rows takes at a time */
-#define QK_QUERIES  4 /* queries that one call of qk_page takes */
+#define QK_QUERIES  4 /* queries that one call of qk_page or pv_page takes */
 
 /* Activations quantized per block of QUANT_BLOCK: x ~ d * q. */
 struct quants {
@@ -67,9 +67,10 @@ struct kv_kernels {
      * in their own places only. */
     void (*qk_page)(const float *const *q, float *const *scores, uint32_t n_queries,
                     const void *k_page, uint32_t head_dim);
-    /* acc[0..head_pad) += sum over t < n_tokens of p[t] * v[t], in ascending t. */
-    void (*pv_page)(const float *p, uint32_t n_tokens, const void *v_page, uint32_t head_pad,
-                    float *acc);
+    /* acc[i][0..head_pad) += sum over t < n_tokens of p[i][t] * v[t], in ascending t, for
+     * n_queries <= QK_QUERIES. */
+    void (*pv_page)(const float *const *p, float *const *acc, uint32_t n_queries, uint32_t n_tokens,
+                    const void *v_page, uint32_t head_pad);
 };
 
 /* n elements (a multiple of the type's block) of a weight row to float, the same bits in every

@@ -374,16 +374,21 @@ QK_PAGE(f32, float)
         }                                                                                          \
         _Pragma("GCC unroll 8") for (int i = 0; i < n; i++) _mm256_storeu_ps(acc + 8 * i, s[i]);   \
     }                                                                                              \
-    static void pv_page_##suffix(const float *p, uint32_t n_tokens, const void *v_page,            \
-                                 uint32_t head_pad, float *acc)                                    \
+    INLINE void pv_query_##suffix(const float *p, uint32_t n_tokens, const type *v,                \
+                                  uint32_t head_pad, float *acc)                                   \
     {                                                                                              \
-        const type *v = v_page;                                                                    \
         uint32_t d = 0;                                                                            \
                                                                                                    \
         for (; d + 64 <= head_pad; d += 64)                                                        \
             pv_part_##suffix(p, n_tokens, v + d, head_pad, 8, acc + d);                            \
         for (; d < head_pad; d += 8)                                                               \
             pv_part_##suffix(p, n_tokens, v + d, head_pad, 1, acc + d);                            \
+    }                                                                                              \
+    static void pv_page_##suffix(const float *const *p, float *const *acc, uint32_t n_queries,     \
+                                 uint32_t n_tokens, const void *v_page, uint32_t head_pad)         \
+    {                                                                                              \
+        for (uint32_t i = 0; i < n_queries; i++)                                                   \
+            pv_query_##suffix(p[i], n_tokens, v_page, head_pad, acc[i]);                           \
     }
 
 PV_PAGE(f16, uint16_t)

@@ -149,10 +149,9 @@ QK_PAGE(f32, float)
             s = _mm512_fmadd_ps(_mm512_set1_ps(p[t]), load_part_##suffix(m, v), s);                \
         _mm512_mask_storeu_ps(acc, m, s);                                                          \
     }                                                                                              \
-    static void pv_page_##suffix(const float *p, uint32_t n_tokens, const void *v_page,            \
-                                 uint32_t head_pad, float *acc)                                    \
+    INLINE void pv_query_##suffix(const float *p, uint32_t n_tokens, const type *v,                \
+                                  uint32_t head_pad, float *acc)                                   \
     {                                                                                              \
-        const type *v = v_page;                                                                    \
         uint32_t d = 0;                                                                            \
                                                                                                    \
         for (; d + 128 <= head_pad; d += 128)                                                      \
@@ -161,6 +160,12 @@ QK_PAGE(f32, float)
             pv_part_##suffix(p, n_tokens, v + d, head_pad, 4, acc + d);                            \
         for (; d < head_pad; d += LANES)                                                           \
             pv_tail_##suffix(p, n_tokens, v + d, head_pad, first_lanes(head_pad - d), acc + d);    \
+    }                                                                                              \
+    static void pv_page_##suffix(const float *const *p, float *const *acc, uint32_t n_queries,     \
+                                 uint32_t n_tokens, const void *v_page, uint32_t head_pad)         \
+    {                                                                                              \
+        for (uint32_t i = 0; i < n_queries; i++)                                                   \
+            pv_query_##suffix(p[i], n_tokens, v_page, head_pad, acc[i]);                           \
     }
 
 PV_PAGE(f16, uint16_t)

@@ -49,4 +49,15 @@ static inline const int8_t *q8_codes_of(const void *part)
     return (const int8_t *)part + KV_TOKENS * sizeof(float);
 }
 
+/* What each value's codes are multiplied by: p * scale, for n_queries <= QK_QUERIES. */
+static inline void q8_weigh(const float *const *p, uint32_t n_queries, uint32_t n_tokens,
+                            const void *v_part, float (*weights)[KV_TOKENS])
+{
+    const float *scales = q8_scales_of(v_part);
+
+    for (uint32_t i = 0; i < n_queries; i++)
+        for (uint32_t t = 0; t < n_tokens; t++)
+            weights[i][t] = p[i][t] * scales[t];
+}
+
 #endif

@@ -115,35 +115,70 @@ void avx2_qk_page_q8(const float *const *q, float *const *scores, uint32_t n_que
         qk_tile(q, scores, 1, k_part, head_dim);
 }
 
-/* `n` vectors of the head from acc: enough independent sums to hide the multiplier's latency. */
-INLINE void pv_tile(const float *weights, uint32_t n_tokens, const int8_t *v, uint32_t head_pad,
-                    const int n, float *acc)
+/* Two vectors of the head for n queries: each code is converted once for all of them. */
+INLINE void pv_pair(float (*weights)[KV_TOKENS], float *const *acc, const int n, uint32_t at,
+                    uint32_t n_tokens, const int8_t *v, uint32_t head_pad)
 {
-    __m256 s[8];
+    __m256 lo[QK_QUERIES], hi[QK_QUERIES];
 
-    _Pragma("GCC unroll 8") for (int i = 0; i < n; i++) s[i] =
-        _mm256_loadu_ps(acc + LANES * (uint32_t)i);
-    for (uint32_t t = 0; t < n_tokens; t++, v += head_pad) {
-        __m256 by = _mm256_set1_ps(weights[t]);
-
-        _Pragma("GCC unroll 8") for (int i = 0; i < n; i++) s[i] =
-            _mm256_fmadd_ps(by, load_codes(v + LANES * (uint32_t)i), s[i]);
+    _Pragma("GCC unroll 4") for (int i = 0; i < n; i++)
+    {
+        lo[i] = _mm256_loadu_ps(acc[i] + at);
+        hi[i] = _mm256_loadu_ps(acc[i] + at + LANES);
     }
-    _Pragma("GCC unroll 8") for (int i = 0; i < n; i++)
-        _mm256_storeu_ps(acc + LANES * (uint32_t)i, s[i]);
+    for (uint32_t t = 0; t < n_tokens; t++, v += head_pad) {
+        __m256 a = load_codes(v), b = load_codes(v + LANES);
+
+        _Pragma("GCC unroll 4") for (int i = 0; i < n; i++)
+        {
+            __m256 by = _mm256_set1_ps(weights[i][t]);
+
+            lo[i] = _mm256_fmadd_ps(by, a, lo[i]);
+            hi[i] = _mm256_fmadd_ps(by, b, hi[i]);
+        }
+    }
+    _Pragma("GCC unroll 4") for (int i = 0; i < n; i++)
+    {
+        _mm256_storeu_ps(acc[i] + at, lo[i]);
+        _mm256_storeu_ps(acc[i] + at + LANES, hi[i]);
+    }
 }
 
-void avx2_pv_page_q8(const float *p, uint32_t n_tokens, const void *v_part, uint32_t head_pad,
-                     float *acc)
+/* A last single vector. */
+INLINE void pv_vector(const float *weights, float *acc, uint32_t n_tokens, const int8_t *v,
+                      uint32_t head_pad)
 {
-    const int8_t *v = q8_codes_of(v_part);
-    float weights[KV_TOKENS];
+    __m256 s = _mm256_loadu_ps(acc);
+
+    for (uint32_t t = 0; t < n_tokens; t++, v += head_pad)
+        s = _mm256_fmadd_ps(_mm256_set1_ps(weights[t]), load_codes(v), s);
+    _mm256_storeu_ps(acc, s);
+}
+
+INLINE void pv_tile(float (*weights)[KV_TOKENS], float *const *acc, const int n, uint32_t n_tokens,
+                    const int8_t *v, uint32_t head_pad)
+{
     uint32_t d = 0;
 
-    for (uint32_t t = 0; t < n_tokens; t++)
-        weights[t] = p[t] * q8_scales_of(v_part)[t];
-    for (; d + 8 * LANES <= head_pad; d += 8 * LANES)
-        pv_tile(weights, n_tokens, v + d, head_pad, 8, acc + d);
-    for (; d < head_pad; d += LANES)
-        pv_tile(weights, n_tokens, v + d, head_pad, 1, acc + d);
+    for (; d + 2 * LANES <= head_pad; d += 2 * LANES)
+        pv_pair(weights, acc, n, d, n_tokens, v + d, head_pad);
+    for (int i = 0; i < n && d < head_pad; i++)
+        pv_vector(weights[i], acc[i] + d, n_tokens, v + d, head_pad);
+}
+
+void avx2_pv_page_q8(const float *const *p, float *const *acc, uint32_t n_queries,
+                     uint32_t n_tokens, const void *v_part, uint32_t head_pad)
+{
+    const int8_t *v = q8_codes_of(v_part);
+    float weights[QK_QUERIES][KV_TOKENS];
+
+    q8_weigh(p, n_queries, n_tokens, v_part, weights);
+    if (n_queries == 4)
+        pv_tile(weights, acc, 4, n_tokens, v, head_pad);
+    else if (n_queries == 3)
+        pv_tile(weights, acc, 3, n_tokens, v, head_pad);
+    else if (n_queries == 2)
+        pv_tile(weights, acc, 2, n_tokens, v, head_pad);
+    else if (n_queries == 1)
+        pv_tile(weights, acc, 1, n_tokens, v, head_pad);
 }

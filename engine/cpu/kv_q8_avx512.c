@@ -43,27 +43,25 @@ void avx512_qk_page_q8(const float *const *q, float *const *scores, uint32_t n_q
         qk_tile(q, scores, 1, k_part, head_dim);
 }
 
-/* `n` vectors of the head from acc: independent sums. */
-INLINE void pv_tile(const float *weights, uint32_t n_tokens, const int8_t *v, uint32_t head_pad,
-                    const int n, float *acc)
+/* A vector of the head for n queries: each code is converted once for all of them. */
+INLINE void pv_vector(float (*weights)[KV_TOKENS], float *const *acc, const int n, uint32_t at,
+                      uint32_t n_tokens, const int8_t *v, uint32_t head_pad)
 {
-    __m512 s[8];
+    __m512 s[QK_QUERIES];
 
-    _Pragma("GCC unroll 8") for (int i = 0; i < n; i++) s[i] =
-        _mm512_loadu_ps(acc + LANES * (uint32_t)i);
+    _Pragma("GCC unroll 4") for (int i = 0; i < n; i++) s[i] = _mm512_loadu_ps(acc[i] + at);
     for (uint32_t t = 0; t < n_tokens; t++, v += head_pad) {
-        __m512 by = _mm512_set1_ps(weights[t]);
+        __m512 a = load_codes(v);
 
-        _Pragma("GCC unroll 8") for (int i = 0; i < n; i++) s[i] =
-            _mm512_fmadd_ps(by, load_codes(v + LANES * (uint32_t)i), s[i]);
+        _Pragma("GCC unroll 4") for (int i = 0; i < n; i++) s[i] =
+            _mm512_fmadd_ps(_mm512_set1_ps(weights[i][t]), a, s[i]);
     }
-    _Pragma("GCC unroll 8") for (int i = 0; i < n; i++)
-        _mm512_storeu_ps(acc + LANES * (uint32_t)i, s[i]);
+    _Pragma("GCC unroll 4") for (int i = 0; i < n; i++) _mm512_storeu_ps(acc[i] + at, s[i]);
 }
 
 /* The last half vector of a head: head_pad is a multiple of 8. */
-INLINE void pv_half(const float *weights, uint32_t n_tokens, const int8_t *v, uint32_t head_pad,
-                    float *acc)
+INLINE void pv_half(const float *weights, float *acc, uint32_t n_tokens, const int8_t *v,
+                    uint32_t head_pad)
 {
     const __mmask16 half = 0xff;
     __m512 s = _mm512_maskz_loadu_ps(half, acc);
@@ -77,21 +75,30 @@ INLINE void pv_half(const float *weights, uint32_t n_tokens, const int8_t *v, ui
     _mm512_mask_storeu_ps(acc, half, s);
 }
 
-void avx512_pv_page_q8(const float *p, uint32_t n_tokens, const void *v_part, uint32_t head_pad,
-                       float *acc)
+INLINE void pv_tile(float (*weights)[KV_TOKENS], float *const *acc, const int n, uint32_t n_tokens,
+                    const int8_t *v, uint32_t head_pad)
 {
-    const int8_t *v = q8_codes_of(v_part);
-    float weights[KV_TOKENS];
     uint32_t d = 0;
 
-    for (uint32_t t = 0; t < n_tokens; t++)
-        weights[t] = p[t] * q8_scales_of(v_part)[t];
-    for (; d + 8 * LANES <= head_pad; d += 8 * LANES)
-        pv_tile(weights, n_tokens, v + d, head_pad, 8, acc + d);
-    for (; d + 4 * LANES <= head_pad; d += 4 * LANES)
-        pv_tile(weights, n_tokens, v + d, head_pad, 4, acc + d);
     for (; d + LANES <= head_pad; d += LANES)
-        pv_tile(weights, n_tokens, v + d, head_pad, 1, acc + d);
-    if (d < head_pad)
-        pv_half(weights, n_tokens, v + d, head_pad, acc + d);
+        pv_vector(weights, acc, n, d, n_tokens, v + d, head_pad);
+    for (int i = 0; i < n && d < head_pad; i++)
+        pv_half(weights[i], acc[i] + d, n_tokens, v + d, head_pad);
+}
+
+void avx512_pv_page_q8(const float *const *p, float *const *acc, uint32_t n_queries,
+                       uint32_t n_tokens, const void *v_part, uint32_t head_pad)
+{
+    const int8_t *v = q8_codes_of(v_part);
+    float weights[QK_QUERIES][KV_TOKENS];
+
+    q8_weigh(p, n_queries, n_tokens, v_part, weights);
+    if (n_queries == 4)
+        pv_tile(weights, acc, 4, n_tokens, v, head_pad);
+    else if (n_queries == 3)
+        pv_tile(weights, acc, 3, n_tokens, v, head_pad);
+    else if (n_queries == 2)
+        pv_tile(weights, acc, 2, n_tokens, v, head_pad);
+    else if (n_queries == 1)
+        pv_tile(weights, acc, 1, n_tokens, v, head_pad);
 }

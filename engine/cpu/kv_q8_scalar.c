@@ -58,16 +58,17 @@ void scalar_qk_page_q8(const float *const *q, float *const *scores, uint32_t n_q
         }
 }
 
-void scalar_pv_page_q8(const float *p, uint32_t n_tokens, const void *v_part, uint32_t head_pad,
-                       float *acc)
+void scalar_pv_page_q8(const float *const *p, float *const *acc, uint32_t n_queries,
+                       uint32_t n_tokens, const void *v_part, uint32_t head_pad)
 {
     const float *scales = q8_scales_of(v_part);
     const int8_t *codes = q8_codes_of(v_part);
 
-    for (uint32_t t = 0; t < n_tokens; t++, codes += head_pad) {
-        float by = p[t] * scales[t];
+    for (uint32_t t = 0; t < n_tokens; t++, codes += head_pad)
+        for (uint32_t i = 0; i < n_queries; i++) {
+            float by = p[i][t] * scales[t];
 
-        for (uint32_t d = 0; d < head_pad; d++)
-            acc[d] += by * (float)codes[d];
-    }
+            for (uint32_t d = 0; d < head_pad; d++)
+                acc[i][d] += by * (float)codes[d];
+        }
 }

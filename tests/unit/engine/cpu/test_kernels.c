@@ -418,6 +418,35 @@ static void test_softmax(void **state)
     assert_true(isnan(sb));
 }
 
+/* Weighted values of the first 11 tokens for 1 to 4 queries: as scalar's, and as each alone. */
+static void check_values(const struct kv_kernels *s, const struct kv_kernels *k,
+                         const uint8_t *part_s, const uint8_t *part_k, uint32_t head_dim,
+                         uint32_t pad)
+{
+    float p[4][16], acc_s[4][160] = {{0}}, start[4][160];
+    const float *weights[4] = {p[0], p[1], p[2], p[3]};
+    float *out_s[4] = {acc_s[0], acc_s[1], acc_s[2], acc_s[3]};
+
+    fill(p[0], 4 * 16, 1);
+    fill(start[0], 4 * 160, 1);
+    memcpy(acc_s, start, sizeof acc_s);
+    s->pv_page(weights, out_s, 4, 11, part_s, pad);
+    for (uint32_t n = 1; n <= 4; n++) {
+        float acc_k[4][160], alone[160], *out_alone = alone;
+        float *out_k[4] = {acc_k[0], acc_k[1], acc_k[2], acc_k[3]};
+
+        memcpy(acc_k, start, sizeof acc_k);
+        k->pv_page(weights, out_k, n, 11, part_k, pad);
+        for (uint32_t i = 0; i < n; i++) {
+            memcpy(alone, start[i], sizeof alone);
+            k->pv_page(weights + i, &out_alone, 1, 11, part_k, pad);
+            assert_memory_equal(alone, acc_k[i], sizeof alone);
+            for (uint32_t d = 0; d < head_dim; d++)
+                assert_true(close_to(acc_k[i][d], acc_s[i][d], 1e-5f));
+        }
+    }
+}
+
 /* One page: stored token by token, scored for 1 to 4 queries, weighted. */
 static void check_pages(const struct kv_kernels *s, const struct kv_kernels *k, uint32_t head_dim)
 {
@@ -425,8 +454,7 @@ static void check_pages(const struct kv_kernels *s, const struct kv_kernels *k, 
     size_t v_at = KV_TOKENS * (s->scale_bytes + s->element_bytes * head_dim);
     size_t bytes = v_at + KV_TOKENS * (s->scale_bytes + s->element_bytes * pad);
     uint8_t *page_s = calloc(1, bytes), *page_k = calloc(1, bytes);
-    float key[160], value[160], q[4][160], scores_s[4][16], scores_k[4][16], one[16], p[16];
-    float acc_s[160] = {0}, acc_k[160] = {0};
+    float key[160], value[160], q[4][160], scores_s[4][16], scores_k[4][16], one[16];
     const float *queries[4] = {q[0], q[1], q[2], q[3]};
     float *out_s[4] = {scores_s[0], scores_s[1], scores_s[2], scores_s[3]};
     float *out_k[4] = {scores_k[0], scores_k[1], scores_k[2], scores_k[3]}, *out_one[1] = {one};
@@ -451,11 +479,7 @@ static void check_pages(const struct kv_kernels *s, const struct kv_kernels *k, 
                 assert_true(close_to(scores_k[i][t], scores_s[i][t], 1e-5f));
         }
     }
-    fill(p, 16, 1);
-    s->pv_page(p, 11, page_s + v_at, pad, acc_s);
-    k->pv_page(p, 11, page_k + v_at, pad, acc_k);
-    for (uint32_t d = 0; d < head_dim; d++)
-        assert_true(close_to(acc_k[d], acc_s[d], 1e-5f));
+    check_values(s, k, page_s + v_at, page_k + v_at, head_dim, pad);
     free(page_s);
     free(page_k);
 }
@@ -515,10 +539,11 @@ static void test_8_bits_are_as_close_as_they_can_be(void **state)
     }
     keys_of(k, &page, back);
     for (uint32_t t = 0; t < KV_TOKENS; t++) {
-        float p[KV_TOKENS] = {0}, v[Q8_PAD] = {0};
+        float p[KV_TOKENS] = {0}, v[Q8_PAD] = {0}, *acc = v;
+        const float *weights = p;
 
         p[t] = 1;
-        k->kv_q8.pv_page(p, KV_TOKENS, page.bytes + Q8_K, Q8_PAD, v);
+        k->kv_q8.pv_page(&weights, &acc, 1, KV_TOKENS, page.bytes + Q8_K, Q8_PAD);
         for (uint32_t d = 0; d < Q8_DIM; d++) { /* half a step of the token's own largest value */
             assert_true(fabsf(back[d][t] - key[t][d]) <= 0.501f / 127 * -key[t][3]);
             assert_true(fabsf(v[d] - value[t][d]) <= 0.501f / 127 * value[t][25]);
@@ -561,7 +586,9 @@ static void test_8_bits_hide_no_damage(void **state)
     static const float odd[] = {NAN, -NAN, INFINITY, -INFINITY, 0, 1e-40f, -1e-30f, 3e38f};
 
     for (size_t o = 0; o < sizeof odd / sizeof odd[0]; o++) {
-        float x[Q8_DIM] = {0}, back[Q8_DIM][KV_TOKENS], p[KV_TOKENS] = {0}, v[Q8_PAD] = {0};
+        float x[Q8_DIM] = {0}, back[Q8_DIM][KV_TOKENS], p[KV_TOKENS] = {0}, v[Q8_PAD] = {0},
+              *acc = v;
+        const float *weights = p;
         struct q8_page page = {0}, same = {0};
         bool damaged = false, bad = isfinite(odd[o]) == 0;
 
@@ -570,7 +597,7 @@ static void test_8_bits_hide_no_damage(void **state)
         store_q8(k, &page, 4, x, x);
         store_q8(&kernels_scalar, &same, 4, x, x);
         keys_of(k, &page, back);
-        k->kv_q8.pv_page(p, KV_TOKENS, page.bytes + Q8_K, Q8_PAD, v);
+        k->kv_q8.pv_page(&weights, &acc, 1, KV_TOKENS, page.bytes + Q8_K, Q8_PAD);
         for (uint32_t d = 0; d < Q8_DIM; d++) {
             assert_true(back[d][3] == 0 && back[d][5] == 0);
             damaged = damaged || !isfinite(back[d][4]);

@@ -145,7 +145,7 @@ integration: $(INTEGRATION_BIN)
 # The AVX-512 kernels on a machine without AVX-512: SIMDe computes each intrinsic in plain C. These
 # objects come before the library's. At -O2 gcc would take minutes for them.
 EMU := build/emulated
-EMU_OBJ := $(EMU)/kernels_avx512.o $(EMU)/matmul_avx512.o $(EMU)/isa.o
+EMU_OBJ := $(EMU)/kernels_avx512.o $(EMU)/kv_q8_avx512.o $(EMU)/matmul_avx512.o $(EMU)/isa.o
 $(EMU)/%_avx512.o: engine/cpu/%_avx512.c tests/emulated/immintrin.h $(wildcard engine/cpu/*.h)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(filter-out -Werror,$(ALL_CFLAGS)) -O1 -g0 -w -Wno-psabi -Itests/emulated -mf16c -c -o $@ $<
@@ -154,7 +154,7 @@ $(EMU)/isa.o: tests/emulated/isa.c
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<
 $(EMU)/test_%: $(B)/obj/tests/unit/engine/cpu/test_%.o $(EMU_OBJ) $(TEST_LIBS)
 	$(Q)$(CC) -pthread -o $@ $< $(EMU_OBJ) $(TEST_LIBS) $(LDFLAGS) -lcmocka $(LDLIBS)
-emulated: $(EMU)/test_kernels $(EMU)/test_quant_types $(EMU)/test_device
+emulated: $(EMU)/test_kernels $(EMU)/test_quant_types $(EMU)/test_device $(EMU)/test_invariance
 	@sh tests/run_units.sh $^
 
 # The official SDKs against the real server, PostgreSQL, Redis and model. PYTEST_ARGS narrows it.

@@ -32,6 +32,7 @@ static const char usage_text[] =
     "  --model PATH       the GGUF file or Hugging Face folder\n"
     "  --socket PATH      Unix socket to serve the gateway on (made with mode 0600)\n"
     "  --mode MODE        fast (default) or exact\n"
+    "  --kv-type TYPE     auto (default: f16, f32 in mode exact), f16 or q8\n"
     "  --isa NAME         auto (default), scalar, avx2 or avx512\n"
     "  --threads N        compute threads (default 0: all cores, all but one of more than two)\n"
     "  --context N        longest prompt and output together (default: the file's own)\n"
@@ -51,6 +52,7 @@ enum option_value {
     OPT_MODEL,
     OPT_SOCKET,
     OPT_MODE,
+    OPT_KV_TYPE,
     OPT_ISA,
     OPT_THREADS,
     OPT_CONTEXT,
@@ -71,6 +73,7 @@ static const struct option options[] = {
     {"model", required_argument, NULL, OPT_MODEL},
     {"socket", required_argument, NULL, OPT_SOCKET},
     {"mode", required_argument, NULL, OPT_MODE},
+    {"kv-type", required_argument, NULL, OPT_KV_TYPE},
     {"isa", required_argument, NULL, OPT_ISA},
     {"threads", required_argument, NULL, OPT_THREADS},
     {"context", required_argument, NULL, OPT_CONTEXT},
@@ -89,8 +92,9 @@ static const struct option options[] = {
 
 /* What options and configuration file say; text fields are borrowed. */
 struct settings {
-    const char *config_path, *model, *socket, *mode, *isa, *prefix_cache;
+    const char *config_path, *model, *socket, *mode, *kv_type, *isa, *prefix_cache;
     long long numbers[OPT_HELP]; /* by option; -1: not given */
+    enum kv_type kv;
     bool help;
 };
 
@@ -149,6 +153,9 @@ static bool take_option(struct settings *s, int option, const char *value)
     case OPT_MODE:
         s->mode = value;
         return true;
+    case OPT_KV_TYPE:
+        s->kv_type = value;
+        return true;
     case OPT_ISA:
         s->isa = value;
         return true;
@@ -197,6 +204,7 @@ static void add_config(struct settings *s, const struct config *c)
     add_text(&s->model, c->model_path);
     add_text(&s->socket, c->engine_socket);
     add_text(&s->mode, c->engine_mode);
+    add_text(&s->kv_type, c->engine_kv_type);
     add_text(&s->isa, c->engine_isa);
     add_text(&s->prefix_cache, c->engine_prefix_cache);
     add_number(s, OPT_THREADS, c->engine_threads);
@@ -222,6 +230,7 @@ static bool is_one_of(const char *option, const char *value, const char *a, cons
 static bool is_complete(struct settings *s)
 {
     add_text(&s->mode, "fast");
+    add_text(&s->kv_type, "auto");
     add_text(&s->isa, "auto");
     add_text(&s->prefix_cache, "on");
     for (size_t i = 0; i < COUNT_OF(number_options); i++)
@@ -230,8 +239,13 @@ static bool is_complete(struct settings *s)
         fputs(usage_text, stderr);
         return false;
     }
-    return is_one_of("mode", s->mode, "fast", "exact") &&
-           is_one_of("prefix-cache", s->prefix_cache, "on", "off");
+    if (!is_one_of("mode", s->mode, "fast", "exact") ||
+        !is_one_of("prefix-cache", s->prefix_cache, "on", "off"))
+        return false;
+    if (local_kv_type(s->kv_type, &s->kv))
+        return true;
+    fprintf(stderr, "sluice engine: --kv-type is auto, f16 or q8, not %s\n", s->kv_type);
+    return false;
 }
 
 static int complain(const char *what)
@@ -262,6 +276,7 @@ static int serve(const struct settings *s)
         .socket_path = s->socket,
         .build = version_text(),
         .mode = strcmp(s->mode, "exact") == 0 ? DEVICE_EXACT : DEVICE_FAST,
+        .kv_type = s->kv,
         .isa = s->isa,
         .n_threads = (unsigned)n[OPT_THREADS],
         .context_tokens = (uint32_t)n[OPT_CONTEXT],

@@ -26,6 +26,7 @@ struct config {
     /* engine */
     char *engine_socket;
     char *engine_mode;      /* "fast", "exact" */
+    char *engine_kv_type;   /* "auto", "f16", "q8" */
     char *engine_isa;       /* "auto", "scalar", "avx2", "avx512" */
     int64_t engine_threads; /* 0: all cores (all but one where there are more than two) */
     int64_t engine_max_sequences;

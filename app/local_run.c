@@ -38,6 +38,29 @@ static bool set_mode(struct local_options *o, const char *value)
     return false;
 }
 
+bool local_kv_type(const char *name, enum kv_type *out)
+{
+    static const struct {
+        const char *name;
+        enum kv_type type;
+    } types[] = {{"auto", KV_AUTO}, {"f16", KV_F16}, {"q8", KV_Q8}};
+
+    for (size_t i = 0; i < COUNT_OF(types); i++)
+        if (strcmp(name, types[i].name) == 0) {
+            *out = types[i].type;
+            return true;
+        }
+    return false;
+}
+
+static bool set_kv_type(struct local_options *o, const char *value)
+{
+    if (local_kv_type(value, &o->kv_type))
+        return true;
+    fprintf(stderr, "--kv-type is auto, f16 or q8, not %s\n", value);
+    return false;
+}
+
 bool local_option(struct local_options *o, int option, const char *value)
 {
     long long n;
@@ -48,6 +71,8 @@ bool local_option(struct local_options *o, int option, const char *value)
         return true;
     case LOCAL_MODE:
         return set_mode(o, value);
+    case LOCAL_KV_TYPE:
+        return set_kv_type(o, value);
     case LOCAL_ISA:
         o->isa = value;
         return true;
@@ -111,6 +136,7 @@ static enum status open_parts(struct local_run *r, const struct local_options *o
                               struct reason *why)
 {
     struct device_config cfg = {.mode = o->mode,
+                                .kv_type = o->kv_type,
                                 .isa = o->isa != NULL ? o->isa : "auto",
                                 .n_threads = o->n_threads,
                                 .max_rows = r->max_rows,

@@ -20,14 +20,25 @@
 struct local_options {
     const char *model_path;
     enum device_mode mode;
+    enum kv_type kv_type;
     const char *isa;
     unsigned n_threads;
     bool json;
 };
-enum { LOCAL_MODEL = 256, LOCAL_MODE, LOCAL_ISA, LOCAL_THREADS, LOCAL_JSON, LOCAL_HELP, LOCAL_END };
+enum {
+    LOCAL_MODEL = 256,
+    LOCAL_MODE,
+    LOCAL_KV_TYPE,
+    LOCAL_ISA,
+    LOCAL_THREADS,
+    LOCAL_JSON,
+    LOCAL_HELP,
+    LOCAL_END
+};
 #define LOCAL_OPTIONS                                                                              \
     {"model", required_argument, NULL, LOCAL_MODEL},                                               \
         {"mode", required_argument, NULL, LOCAL_MODE},                                             \
+        {"kv-type", required_argument, NULL, LOCAL_KV_TYPE},                                       \
         {"isa", required_argument, NULL, LOCAL_ISA},                                               \
         {"threads", required_argument, NULL, LOCAL_THREADS},                                       \
         {"json", no_argument, NULL, LOCAL_JSON},                                                   \
@@ -37,6 +48,7 @@ enum { LOCAL_MODEL = 256, LOCAL_MODE, LOCAL_ISA, LOCAL_THREADS, LOCAL_JSON, LOCA
 #define LOCAL_HELP_TEXT                                                                            \
     "  --model PATH       the GGUF file or Hugging Face folder (required)\n"                       \
     "  --mode MODE        fast (default) or exact\n"                                               \
+    "  --kv-type TYPE     auto (default: f16, f32 in mode exact), f16 or q8\n"                     \
     "  --isa NAME         auto (default), scalar, avx2 or avx512\n"                                \
     "  --threads N        compute threads (default: all cores, all but one of more than two)\n"    \
     "  --json             one JSON object instead of text for people\n"
@@ -44,6 +56,8 @@ enum { LOCAL_MODEL = 256, LOCAL_MODE, LOCAL_ISA, LOCAL_THREADS, LOCAL_JSON, LOCA
 /* Takes one option that getopt_long returned. False (and a sentence on standard error): it is not
  * among these, or its value is bad. */
 MUST_CHECK bool local_option(struct local_options *o, int option, const char *value);
+/* "auto", "f16" or "q8". */
+MUST_CHECK bool local_kv_type(const char *name, enum kv_type *out);
 /* A whole decimal number in [min, max]. */
 MUST_CHECK bool local_number(const char *text, long long min, long long max, long long *out);
 /* Reads the file ("-": standard input), at most `limit` bytes. The caller frees *text (NUL after

@@ -25,13 +25,21 @@
 #define KV_PAGE_TOKENS 16
 
 enum device_mode {
-    DEVICE_FAST, /* quantized activations, F16 KV; the default */
+    DEVICE_FAST, /* quantized activations, F16 or 8-bit KV; the default */
     DEVICE_EXACT /* float activations, F32 KV: the reference */
+};
+
+/* How keys and values are kept. Never by page: a token's depend on itself alone. */
+enum kv_type {
+    KV_AUTO, /* the mode's own: F16 of fast, F32 of exact, which takes no other */
+    KV_F16,
+    KV_Q8 /* 8 bits, one float scale for each (token, KV head), of K and of V */
 };
 
 struct device_config {
     const struct model *model; /* outlives the device */
     enum device_mode mode;
+    enum kv_type kv_type;
     const char *isa;    /* "auto", "scalar", "avx2", "avx512"; one the machine lacks is refused */
     unsigned n_threads; /* 0: all cores (all but one where there are more than two) */
     uint32_t max_rows;  /* most input rows (tokens) in a step */

@@ -43,6 +43,7 @@ static enum status open_device(struct engine_process *p, struct reason *why)
     struct device_config cfg = {
         .model = p->model,
         .mode = p->cfg.mode,
+        .kv_type = p->cfg.kv_type,
         .isa = p->cfg.isa,
         .n_threads = p->cfg.n_threads,
         .max_rows = scheduler_max_rows(&rows),

@@ -25,6 +25,7 @@ struct engine_process_config {
     const char *socket_path;
     const char *build; /* printable, below 64 bytes; told to gateways */
     enum device_mode mode;
+    enum kv_type kv_type;
     const char *isa;
     unsigned n_threads;      /* 0: the device's choice */
     uint32_t context_tokens; /* 0: the file's own */

@@ -9,16 +9,34 @@ static uint32_t round8(uint32_t n)
     return (n + 7) & ~7u;
 }
 
-size_t kv_page_bytes(const struct model_shape *shape, size_t element_bytes)
+const struct kv_kernels *kv_kernels_of(const struct kernels *kernels,
+                                       const struct device_config *cfg)
 {
-    return (size_t)shape->n_layers * shape->n_kv_heads * KV_TOKENS *
-           (shape->head_dim + round8(shape->head_dim)) * element_bytes;
+    if (cfg->mode == DEVICE_EXACT)
+        return cfg->kv_type == KV_AUTO ? &kernels->kv_f32 : NULL;
+    return cfg->kv_type == KV_Q8 ? &kernels->kv_q8 : &kernels->kv_f16;
+}
+
+/* K or V of one (page, layer, head), `width` elements to a token. */
+static size_t part_bytes(const struct kv_kernels *kernels, uint32_t width)
+{
+    return KV_TOKENS * (kernels->scale_bytes + width * kernels->element_bytes);
+}
+
+static size_t head_bytes(const struct model_shape *shape, const struct kv_kernels *kernels)
+{
+    return part_bytes(kernels, shape->head_dim) + part_bytes(kernels, round8(shape->head_dim));
+}
+
+size_t kv_page_bytes(const struct model_shape *shape, const struct kv_kernels *kernels)
+{
+    return (size_t)shape->n_layers * shape->n_kv_heads * head_bytes(shape, kernels);
 }
 
 enum status kv_open(struct kv *kv, const struct model_shape *shape,
                     const struct kv_kernels *kernels, uint32_t n_pages, struct reason *why)
 {
-    size_t bytes = kv_page_bytes(shape, kernels->element_bytes);
+    size_t bytes = kv_page_bytes(shape, kernels);
     void *p;
 
     *kv = (struct kv){.kernels = kernels,
@@ -27,7 +45,8 @@ enum status kv_open(struct kv *kv, const struct model_shape *shape,
                       .n_kv_heads = shape->n_kv_heads,
                       .head_dim = shape->head_dim,
                       .head_pad = round8(shape->head_dim)};
-    kv->part_bytes = (size_t)KV_TOKENS * kv->head_dim * kernels->element_bytes;
+    kv->part_bytes = part_bytes(kernels, shape->head_dim);
+    kv->head_bytes = head_bytes(shape, kernels);
     if (__builtin_mul_overflow(bytes, n_pages, &bytes))
         return fail(why, ST_TOO_LARGE, "%u KV pages of %zu bytes", n_pages, kv->page_bytes);
     p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -47,26 +66,28 @@ void kv_close(struct kv *kv)
 
 uint8_t *kv_part(const struct kv *kv, uint32_t page, uint32_t layer, uint32_t head)
 {
-    size_t both = kv->part_bytes + (size_t)KV_TOKENS * kv->head_pad * kv->kernels->element_bytes;
-
-    return kv->memory + page * kv->page_bytes + ((size_t)layer * kv->n_kv_heads + head) * both;
+    return kv->memory + page * kv->page_bytes +
+           ((size_t)layer * kv->n_kv_heads + head) * kv->head_bytes;
 }
-
-/* Per query of a unit: a split's scores, its weighted values, and the merged ones. */
-struct query {
-    const float *q;
-    float *p;   /* (SPLIT_TOKENS) */
-    float *acc; /* (head_pad): this split */
-    float *out; /* (head_pad): splits so far */
-    float max, sum;
-    uint32_t position;
-    uint32_t first; /* of the positions that it sees */
-    bool begun;     /* out, max and sum hold something */
-};
 
 /* What a query sees of a split: [from, to) of its tokens; from == to: nothing. */
 struct part {
     uint32_t from, to;
+    uint32_t aligned; /* `from` down to its page */
+};
+
+/* Per query of a unit: a split's scores, its weighted values, and the merged ones. */
+struct query {
+    const float *q;
+    float *p;                   /* (SPLIT_TOKENS) */
+    float *acc;                 /* (head_pad): this split */
+    float *out;                 /* (head_pad): splits so far */
+    float max, sum;             /* of the splits so far */
+    float split_max, split_sum; /* of this split */
+    struct part part;
+    uint32_t position;
+    uint32_t first; /* of the positions that it sees */
+    bool begun;     /* out, max and sum hold something */
 };
 
 static size_t query_floats(uint32_t head_dim)
@@ -144,9 +165,9 @@ static void score_page(const struct attention *a, const struct query *queries, u
     }
 }
 
-static void merge(const struct attention *a, struct query *q, float max, float sum)
+static void merge(const struct attention *a, struct query *q)
 {
-    float top, old, new;
+    float max = q->split_max, sum = q->split_sum, top, old, new;
 
     if (!q->begun) {
         memcpy(q->out, q->acc, a->kv->head_pad * sizeof *q->out);
@@ -168,29 +189,55 @@ static struct part part_of(const struct query *q, uint32_t start)
     uint32_t end = q->position + 1 < start + SPLIT_TOKENS ? q->position + 1 : start + SPLIT_TOKENS;
     uint32_t from = q->first > start ? q->first : start;
 
-    return from < end ? (struct part){from - start, end - start} : (struct part){0, 0};
+    if (from >= end)
+        return (struct part){0};
+    return (struct part){
+        .from = from - start, .to = end - start, .aligned = (from - start) / KV_TOKENS * KV_TOKENS};
 }
 
-/* The weights of a split's tokens, and the sum of their values. Tokens of the first page that lie
- * before the window weigh nothing. */
-static void weigh_split(const struct attention *a, struct query *q, struct part part,
-                        const uint32_t *pages, uint32_t kv_head)
+/* The weights of a split's tokens. Tokens of the first page that lie before the window weigh
+ * nothing. */
+static void weigh_split(const struct attention *a, struct query *q, uint32_t start)
 {
-    const struct kv *kv = a->kv;
-    uint32_t aligned = part.from / KV_TOKENS * KV_TOKENS;
-    float max, sum;
+    struct part part = part_of(q, start);
 
-    for (uint32_t t = aligned; t < part.from; t++)
+    q->part = part;
+    if (part.from == part.to)
+        return;
+    for (uint32_t t = part.aligned; t < part.from; t++)
         q->p[t] = -INFINITY;
     if (a->cap != 0.0f)
         a->kernels->soft_cap(q->p + part.from, part.to - part.from, a->cap);
-    a->kernels->softmax(q->p + aligned, part.to - aligned, &max, &sum);
-    memset(q->acc, 0, kv->head_pad * sizeof *q->acc);
-    for (uint32_t t = aligned; t < part.to; t += KV_TOKENS)
-        kv->kernels->pv_page(q->p + t, part.to - t < KV_TOKENS ? part.to - t : KV_TOKENS,
-                             kv_part(kv, pages[t / KV_TOKENS], a->layer, kv_head) + kv->part_bytes,
-                             kv->head_pad, q->acc);
-    merge(a, q, max, sum);
+    a->kernels->softmax(q->p + part.aligned, part.to - part.aligned, &q->split_max, &q->split_sum);
+    memset(q->acc, 0, a->kv->head_pad * sizeof *q->acc);
+}
+
+/* Tokens of the page at `t` that a query sees. */
+static uint32_t seen_of_page(const struct query *q, uint32_t t)
+{
+    if (t < q->part.aligned || t >= q->part.to)
+        return 0;
+    return q->part.to - t < KV_TOKENS ? q->part.to - t : KV_TOKENS;
+}
+
+/* Weighted values of one page, for adjacent queries that see the same tokens of it at a time. */
+static void value_page(const struct attention *a, const struct query *queries, uint32_t n_queries,
+                       const uint8_t *v_page, uint32_t t)
+{
+    for (uint32_t i = 0, n; i < n_queries; i += n) {
+        uint32_t n_tokens = seen_of_page(&queries[i], t);
+        const float *p[QK_QUERIES];
+        float *acc[QK_QUERIES];
+
+        for (n = 0;
+             n < QK_QUERIES && i + n < n_queries && seen_of_page(&queries[i + n], t) == n_tokens;
+             n++) {
+            p[n] = queries[i + n].p + t;
+            acc[n] = queries[i + n].acc;
+        }
+        if (n_tokens > 0)
+            a->kv->kernels->pv_page(p, acc, n, n_tokens, v_page, a->kv->head_pad);
+    }
 }
 
 /* Tokens [start, start + 256) for the queries; `pages` are theirs. Positions ascend, and with them
@@ -199,18 +246,20 @@ static void run_split(const struct attention *a, struct query *queries, uint32_t
                       const uint32_t *pages, uint32_t kv_head, uint32_t start)
 {
     uint32_t earliest = queries[0].first > start ? queries[0].first - start : 0;
+    uint32_t first = earliest / KV_TOKENS * KV_TOKENS;
     uint32_t seen = queries[n_queries - 1].position + 1 - start;
 
-    for (uint32_t t = earliest / KV_TOKENS * KV_TOKENS; t < seen && t < SPLIT_TOKENS;
-         t += KV_TOKENS)
+    for (uint32_t t = first; t < seen && t < SPLIT_TOKENS; t += KV_TOKENS)
         score_page(a, queries, n_queries, kv_part(a->kv, pages[t / KV_TOKENS], a->layer, kv_head),
                    t);
-    for (uint32_t i = 0; i < n_queries; i++) {
-        struct part part = part_of(&queries[i], start);
-
-        if (part.from < part.to)
-            weigh_split(a, &queries[i], part, pages, kv_head);
-    }
+    for (uint32_t i = 0; i < n_queries; i++)
+        weigh_split(a, &queries[i], start);
+    for (uint32_t t = first; t < seen && t < SPLIT_TOKENS; t += KV_TOKENS)
+        value_page(a, queries, n_queries,
+                   kv_part(a->kv, pages[t / KV_TOKENS], a->layer, kv_head) + a->kv->part_bytes, t);
+    for (uint32_t i = 0; i < n_queries; i++)
+        if (queries[i].part.from < queries[i].part.to)
+            merge(a, &queries[i]);
 }
 
 static void run_unit(void *arg, uint32_t item, unsigned thread)

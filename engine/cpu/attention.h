@@ -2,9 +2,10 @@
  *
  * A page holds KV_TOKENS tokens of one sequence for all layers; within it, a (layer, KV head) is
  * contiguous: K as (head_dim, 16), so that scores come out a token per lane, then V as
- * (16, head_pad). Attention works in splits of 256 tokens by absolute position, each with its own
- * maximum and sum, merged in ascending order: so a row's result depends on its position and the
- * page contents only. Belongs to the device; items of the pool write disjoint places. */
+ * (16, head_pad); the type's scales, if any, come before each. Attention works in splits of 256
+ * tokens by absolute position, each with its own maximum and sum, merged in ascending order: so a
+ * row's result depends on its position and the page contents only. Belongs to the device; items of
+ * the pool write disjoint places. */
 #ifndef ENGINE_CPU_ATTENTION_H
 #define ENGINE_CPU_ATTENTION_H
 
@@ -20,13 +21,17 @@ struct kv {
     const struct kv_kernels *kernels;
     uint8_t *memory; /* (n_pages, page_bytes) */
     size_t page_bytes;
-    size_t part_bytes; /* K or V of one (page, layer, head) */
+    size_t part_bytes; /* K of one (page, layer, head) */
+    size_t head_bytes; /* K and V of it */
     uint32_t n_pages;
     uint32_t n_kv_heads, head_dim, head_pad;
 };
 
-/* Bytes of a page for this shape and bytes per element. */
-size_t kv_page_bytes(const struct model_shape *shape, size_t element_bytes);
+/* What keeps KV as cfg's mode and type ask; NULL: the mode has no such type. */
+const struct kv_kernels *kv_kernels_of(const struct kernels *kernels,
+                                       const struct device_config *cfg);
+/* Bytes of a page for this shape. */
+size_t kv_page_bytes(const struct model_shape *shape, const struct kv_kernels *kernels);
 MUST_CHECK enum status kv_open(struct kv *kv, const struct model_shape *shape,
                                const struct kv_kernels *kernels, uint32_t n_pages,
                                struct reason *why);

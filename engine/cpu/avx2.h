@@ -22,5 +22,11 @@ void avx2_store_f16(void *k_page, void *v_page, uint32_t t, const float *k, cons
                     uint32_t head_dim, uint32_t head_pad);
 void avx2_store_f32(void *k_page, void *v_page, uint32_t t, const float *k, const float *v,
                     uint32_t head_dim, uint32_t head_pad);
+void avx2_store_q8(void *k_part, void *v_part, uint32_t t, const float *k, const float *v,
+                   uint32_t head_dim, uint32_t head_pad);
+void avx2_qk_page_q8(const float *const *q, float *const *scores, uint32_t n_queries,
+                     const void *k_part, uint32_t head_dim);
+void avx2_pv_page_q8(const float *const *p, float *const *acc, uint32_t n_queries,
+                     uint32_t n_tokens, const void *v_part, uint32_t head_pad);
 
 #endif

@@ -69,6 +69,8 @@ static enum status check_config(const struct device_config *cfg, struct reason *
     if (kernels_for(cfg->isa) == NULL)
         return fail(why, ST_UNSUPPORTED,
                     "this machine has no \"%s\" kernels (auto, scalar, avx2, avx512)", cfg->isa);
+    if (kv_kernels_of(kernels_for(cfg->isa), cfg) == NULL)
+        return fail(why, ST_UNSUPPORTED, "mode exact keeps KV in F32 and has no other type");
     return ST_OK;
 }
 
@@ -82,7 +84,7 @@ static enum status plan(const struct device_config *cfg, struct device_plan *out
 
     if (s != ST_OK)
         return s;
-    p.kv_page_bytes = kv_page_bytes(&cfg->model->shape, fast ? sizeof(uint16_t) : sizeof(float));
+    p.kv_page_bytes = kv_page_bytes(&cfg->model->shape, kv_kernels_of(kernels_for(cfg->isa), cfg));
     pages = cfg->n_pages != 0 ? cfg->n_pages : cfg->kv_bytes / p.kv_page_bytes;
     if (pages == 0 || pages > UINT32_MAX)
         return fail(why, ST_INVALID, "%zu bytes of KV memory: one page takes %zu", cfg->kv_bytes,
@@ -159,9 +161,9 @@ static enum status open_parts(struct cpu_device *d, const struct device_config *
     d->max_context = cfg->max_context;
     if (!alloc_arrays(d, cfg->model->shape.n_vocab))
         return fail(why, ST_NO_MEMORY, "no memory for a device of %u rows", cfg->max_rows);
-    snprintf(d->description, sizeof d->description, "cpu %s %s %u thread%s", kernels->name,
-             cfg->mode == DEVICE_FAST ? "fast" : "exact", pool_n_threads(d->pool),
-             pool_n_threads(d->pool) == 1 ? "" : "s");
+    snprintf(d->description, sizeof d->description, "cpu %s %s%s %u thread%s", kernels->name,
+             cfg->mode == DEVICE_FAST ? "fast" : "exact", cfg->kv_type == KV_Q8 ? " kv-q8" : "",
+             pool_n_threads(d->pool), pool_n_threads(d->pool) == 1 ? "" : "s");
     return forward_open(&d->forward, cfg, kernels, d->pool, p.n_pages, why);
 }
 

@@ -159,8 +159,7 @@ enum status forward_open(struct forward *f, const struct device_config *cfg,
     if (s == ST_OK)
         set_rotations(f, cfg);
     if (s == ST_OK)
-        s = kv_open(&f->kv, &cfg->model->shape, f->fast ? &kernels->kv_f16 : &kernels->kv_f32,
-                    n_pages, why);
+        s = kv_open(&f->kv, &cfg->model->shape, kv_kernels_of(kernels, cfg), n_pages, why);
     if (s == ST_OK)
         s = weights_open(&f->weights, cfg->model, kernels, f->fast, why);
     return s;

@@ -24,7 +24,7 @@
 #define GELU_SCALE  0.7978845608028654f /* sqrt(2 / pi) */
 #define GELU_CUBIC  0.044715f
 #define DOT_ROWS    4 /* weight rows that dot_rows takes at a time */
-#define QK_QUERIES  4 /* queries that one call of qk_page takes */
+#define QK_QUERIES  4 /* queries that one call of qk_page or pv_page takes */
 
 /* Activations quantized per block of QUANT_BLOCK: x ~ d * q. */
 struct quants {
@@ -55,9 +55,11 @@ struct outputs {
 typedef void packed_matmul(const struct packed *w, uint32_t first, uint32_t last,
                            const struct quants *x, uint32_t n_cols, const struct outputs *out);
 
-/* K of one page, layer and head: (head_dim, KV_TOKENS); V: (KV_TOKENS, head_pad). */
+/* K of one page, layer and head: (head_dim, KV_TOKENS); V: (KV_TOKENS, head_pad); before each,
+ * where the type has them, KV_TOKENS scales. */
 struct kv_kernels {
     size_t element_bytes;
+    size_t scale_bytes; /* of a token's scale; 0: none */
     /* Writes token `t` (0..15) of a page. k, v: (head_dim). */
     void (*store)(void *k_page, void *v_page, uint32_t t, const float *k, const float *v,
                   uint32_t head_dim, uint32_t head_pad);
@@ -65,9 +67,10 @@ struct kv_kernels {
      * in their own places only. */
     void (*qk_page)(const float *const *q, float *const *scores, uint32_t n_queries,
                     const void *k_page, uint32_t head_dim);
-    /* acc[0..head_pad) += sum over t < n_tokens of p[t] * v[t], in ascending t. */
-    void (*pv_page)(const float *p, uint32_t n_tokens, const void *v_page, uint32_t head_pad,
-                    float *acc);
+    /* acc[i][0..head_pad) += sum over t < n_tokens of p[i][t] * v[t], in ascending t, for
+     * n_queries <= QK_QUERIES. */
+    void (*pv_page)(const float *const *p, float *const *acc, uint32_t n_queries, uint32_t n_tokens,
+                    const void *v_page, uint32_t head_pad);
 };
 
 /* n elements (a multiple of the type's block) of a weight row to float, the same bits in every
@@ -107,6 +110,7 @@ struct kernels {
     void (*scale_add)(float *acc, float a, const float *other, float b, uint32_t n);
     struct kv_kernels kv_f16;
     struct kv_kernels kv_f32;
+    struct kv_kernels kv_q8; /* kv_q8.h */
 };
 
 extern const struct kernels kernels_scalar;

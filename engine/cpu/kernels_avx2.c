@@ -374,16 +374,21 @@ QK_PAGE(f32, float)
         }                                                                                          \
         _Pragma("GCC unroll 8") for (int i = 0; i < n; i++) _mm256_storeu_ps(acc + 8 * i, s[i]);   \
     }                                                                                              \
-    static void pv_page_##suffix(const float *p, uint32_t n_tokens, const void *v_page,            \
-                                 uint32_t head_pad, float *acc)                                    \
+    INLINE void pv_query_##suffix(const float *p, uint32_t n_tokens, const type *v,                \
+                                  uint32_t head_pad, float *acc)                                   \
     {                                                                                              \
-        const type *v = v_page;                                                                    \
         uint32_t d = 0;                                                                            \
                                                                                                    \
         for (; d + 64 <= head_pad; d += 64)                                                        \
             pv_part_##suffix(p, n_tokens, v + d, head_pad, 8, acc + d);                            \
         for (; d < head_pad; d += 8)                                                               \
             pv_part_##suffix(p, n_tokens, v + d, head_pad, 1, acc + d);                            \
+    }                                                                                              \
+    static void pv_page_##suffix(const float *const *p, float *const *acc, uint32_t n_queries,     \
+                                 uint32_t n_tokens, const void *v_page, uint32_t head_pad)         \
+    {                                                                                              \
+        for (uint32_t i = 0; i < n_queries; i++)                                                   \
+            pv_query_##suffix(p[i], n_tokens, v_page, head_pad, acc[i]);                           \
     }
 
 PV_PAGE(f16, uint16_t)
@@ -403,6 +408,7 @@ const struct kernels kernels_avx2 = {
     .soft_cap = avx2_soft_cap,
     .softmax = softmax,
     .scale_add = avx2_scale_add,
-    .kv_f16 = {sizeof(uint16_t), avx2_store_f16, qk_page_f16, pv_page_f16},
-    .kv_f32 = {sizeof(float), avx2_store_f32, qk_page_f32, pv_page_f32},
+    .kv_f16 = {sizeof(uint16_t), 0, avx2_store_f16, qk_page_f16, pv_page_f16},
+    .kv_f32 = {sizeof(float), 0, avx2_store_f32, qk_page_f32, pv_page_f32},
+    .kv_q8 = {sizeof(int8_t), sizeof(float), avx2_store_q8, avx2_qk_page_q8, avx2_pv_page_q8},
 };

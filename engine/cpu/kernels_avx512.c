@@ -149,10 +149,9 @@ QK_PAGE(f32, float)
             s = _mm512_fmadd_ps(_mm512_set1_ps(p[t]), load_part_##suffix(m, v), s);                \
         _mm512_mask_storeu_ps(acc, m, s);                                                          \
     }                                                                                              \
-    static void pv_page_##suffix(const float *p, uint32_t n_tokens, const void *v_page,            \
-                                 uint32_t head_pad, float *acc)                                    \
+    INLINE void pv_query_##suffix(const float *p, uint32_t n_tokens, const type *v,                \
+                                  uint32_t head_pad, float *acc)                                   \
     {                                                                                              \
-        const type *v = v_page;                                                                    \
         uint32_t d = 0;                                                                            \
                                                                                                    \
         for (; d + 128 <= head_pad; d += 128)                                                      \
@@ -161,6 +160,12 @@ QK_PAGE(f32, float)
             pv_part_##suffix(p, n_tokens, v + d, head_pad, 4, acc + d);                            \
         for (; d < head_pad; d += LANES)                                                           \
             pv_tail_##suffix(p, n_tokens, v + d, head_pad, first_lanes(head_pad - d), acc + d);    \
+    }                                                                                              \
+    static void pv_page_##suffix(const float *const *p, float *const *acc, uint32_t n_queries,     \
+                                 uint32_t n_tokens, const void *v_page, uint32_t head_pad)         \
+    {                                                                                              \
+        for (uint32_t i = 0; i < n_queries; i++)                                                   \
+            pv_query_##suffix(p[i], n_tokens, v_page, head_pad, acc[i]);                           \
     }
 
 PV_PAGE(f16, uint16_t)
@@ -180,6 +185,7 @@ const struct kernels kernels_avx512 = {
     .soft_cap = avx2_soft_cap,
     .softmax = softmax,
     .scale_add = avx2_scale_add,
-    .kv_f16 = {sizeof(uint16_t), avx2_store_f16, qk_page_f16, pv_page_f16},
-    .kv_f32 = {sizeof(float), avx2_store_f32, qk_page_f32, pv_page_f32},
+    .kv_f16 = {sizeof(uint16_t), 0, avx2_store_f16, qk_page_f16, pv_page_f16},
+    .kv_f32 = {sizeof(float), 0, avx2_store_f32, qk_page_f32, pv_page_f32},
+    .kv_q8 = {sizeof(int8_t), sizeof(float), avx2_store_q8, avx512_qk_page_q8, avx512_pv_page_q8},
 };

@@ -211,24 +211,26 @@ static void qk_page_f32(const float *const *q, float *const *scores, uint32_t n_
         }
 }
 
-static void pv_page_f16(const float *p, uint32_t n_tokens, const void *v_page, uint32_t head_pad,
-                        float *acc)
+static void pv_page_f16(const float *const *p, float *const *acc, uint32_t n_queries,
+                        uint32_t n_tokens, const void *v_page, uint32_t head_pad)
 {
     const uint16_t *v = v_page;
 
     for (uint32_t t = 0; t < n_tokens; t++, v += head_pad)
-        for (uint32_t d = 0; d < head_pad; d++)
-            acc[d] += p[t] * f16_to_f32(v[d]);
+        for (uint32_t i = 0; i < n_queries; i++)
+            for (uint32_t d = 0; d < head_pad; d++)
+                acc[i][d] += p[i][t] * f16_to_f32(v[d]);
 }
 
-static void pv_page_f32(const float *p, uint32_t n_tokens, const void *v_page, uint32_t head_pad,
-                        float *acc)
+static void pv_page_f32(const float *const *p, float *const *acc, uint32_t n_queries,
+                        uint32_t n_tokens, const void *v_page, uint32_t head_pad)
 {
     const float *v = v_page;
 
     for (uint32_t t = 0; t < n_tokens; t++, v += head_pad)
-        for (uint32_t d = 0; d < head_pad; d++)
-            acc[d] += p[t] * v[d];
+        for (uint32_t i = 0; i < n_queries; i++)
+            for (uint32_t d = 0; d < head_pad; d++)
+                acc[i][d] += p[i][t] * v[d];
 }
 
 const struct kernels kernels_scalar = {
@@ -245,6 +247,7 @@ const struct kernels kernels_scalar = {
     .soft_cap = soft_cap,
     .softmax = softmax,
     .scale_add = scale_add,
-    .kv_f16 = {sizeof(uint16_t), store_f16, qk_page_f16, pv_page_f16},
-    .kv_f32 = {sizeof(float), store_f32, qk_page_f32, pv_page_f32},
+    .kv_f16 = {sizeof(uint16_t), 0, store_f16, qk_page_f16, pv_page_f16},
+    .kv_f32 = {sizeof(float), 0, store_f32, qk_page_f32, pv_page_f32},
+    .kv_q8 = {sizeof(int8_t), sizeof(float), scalar_store_q8, scalar_qk_page_q8, scalar_pv_page_q8},
 };

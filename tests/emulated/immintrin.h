@@ -104,6 +104,19 @@ static inline __m512 emulated_mm512_cvtepi32_ps(__m512i v)
     return emulated_load(out);
 }
 
+static inline __m512i emulated_mm512_cvtepi8_epi32(__m128i v)
+{
+    int8_t in[16];
+    int32_t out[16];
+    __m512i r;
+
+    memcpy(in, &v, sizeof in);
+    for (int i = 0; i < 16; i++)
+        out[i] = in[i];
+    memcpy(&r, out, sizeof r);
+    return r;
+}
+
 /* Rounds to nearest even, the default mode. */
 static inline __m512i emulated_mm512_cvtps_epi32(__m512 v)
 {
@@ -162,6 +175,8 @@ static inline float emulated_mm512_reduce_max_ps(__m512 v)
 #define _mm256_maskz_loadu_epi16 emulated_mm256_maskz_loadu_epi16
 #undef _mm512_cvtph_ps
 #define _mm512_cvtph_ps emulated_mm512_cvtph_ps
+#undef _mm512_cvtepi8_epi32
+#define _mm512_cvtepi8_epi32 emulated_mm512_cvtepi8_epi32
 #undef _mm512_cvtepi32_ps
 #define _mm512_cvtepi32_ps emulated_mm512_cvtepi32_ps
 #undef _mm512_cvtps_epi32

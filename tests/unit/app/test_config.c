@@ -51,6 +51,7 @@ static void smallest_file_has_defaults_and_absolute_paths(void **state)
     assert_int_equal(c->tls_port, 0);
     assert_string_equal(c->tls_cert, "");
     assert_string_equal(c->engine_isa, "auto");
+    assert_string_equal(c->engine_kv_type, "auto");
     assert_int_equal(c->log_level, LOG_INFO);
     config_free(c);
 }
@@ -87,6 +88,7 @@ static void bad_files_are_refused_with_line_and_key(void **state)
     assert_refused("server:\n  port:\n", "server.port must be an integer");
     assert_refused("engine:\n  isa: neon\n",
                    "engine.isa must be one of auto, scalar, avx2, avx512");
+    assert_refused("engine:\n  kv_type: q4\n", "engine.kv_type must be one of auto, f16, q8");
     assert_refused("model:\n  id: ~\n", "model.id must be a text");
     assert_refused("model:\n  id: \"\"\n", "model.id must be a text");
     assert_refused("model:\n  id: \"a\\0b\"\n", "model.id must be a text");

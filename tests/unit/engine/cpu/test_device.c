@@ -562,6 +562,16 @@ static void test_the_plan_and_the_name_say_what_runs(void **state)
     assert_int_equal(plan.kv_page_bytes, 2 * 2 * 2 * 16 * 16 * 2);
     assert_int_equal(plan.n_pages, (1 << 20) / plan.kv_page_bytes);
     assert_true(plan.weight_bytes > r.file.len);
+    cfg.kv_type = KV_F16;
+    assert_int_equal(cpu_device_ops.plan(&cfg, &plan, &why), ST_OK);
+    assert_int_equal(plan.kv_page_bytes, 2 * 2 * 2 * 16 * 16 * 2);
+    cfg.kv_type = KV_Q8; /* a byte each, and a scale of 4 for each token */
+    assert_int_equal(cpu_device_ops.plan(&cfg, &plan, &why), ST_OK);
+    assert_int_equal(plan.kv_page_bytes, 2 * 2 * 2 * 16 * (16 + 4));
+    cfg.mode = DEVICE_EXACT;
+    assert_int_equal(cpu_device_ops.open(&cfg, &d, &why), ST_UNSUPPORTED);
+    assert_non_null(strstr(why.text, "F32"));
+    cfg.mode = DEVICE_FAST;
     cfg.isa = "mmx";
     assert_int_equal(cpu_device_ops.open(&cfg, &d, &why), ST_UNSUPPORTED);
     assert_non_null(strstr(why.text, "mmx"));

@@ -418,15 +418,43 @@ static void test_softmax(void **state)
     assert_true(isnan(sb));
 }
 
+/* Weighted values of the first 11 tokens for 1 to 4 queries: as scalar's, and as each alone. */
+static void check_values(const struct kv_kernels *s, const struct kv_kernels *k,
+                         const uint8_t *part_s, const uint8_t *part_k, uint32_t head_dim,
+                         uint32_t pad)
+{
+    float p[4][16], acc_s[4][160] = {{0}}, start[4][160];
+    const float *weights[4] = {p[0], p[1], p[2], p[3]};
+    float *out_s[4] = {acc_s[0], acc_s[1], acc_s[2], acc_s[3]};
+
+    fill(p[0], 4 * 16, 1);
+    fill(start[0], 4 * 160, 1);
+    memcpy(acc_s, start, sizeof acc_s);
+    s->pv_page(weights, out_s, 4, 11, part_s, pad);
+    for (uint32_t n = 1; n <= 4; n++) {
+        float acc_k[4][160], alone[160], *out_alone = alone;
+        float *out_k[4] = {acc_k[0], acc_k[1], acc_k[2], acc_k[3]};
+
+        memcpy(acc_k, start, sizeof acc_k);
+        k->pv_page(weights, out_k, n, 11, part_k, pad);
+        for (uint32_t i = 0; i < n; i++) {
+            memcpy(alone, start[i], sizeof alone);
+            k->pv_page(weights + i, &out_alone, 1, 11, part_k, pad);
+            assert_memory_equal(alone, acc_k[i], sizeof alone);
+            for (uint32_t d = 0; d < head_dim; d++)
+                assert_true(close_to(acc_k[i][d], acc_s[i][d], 1e-5f));
+        }
+    }
+}
+
 /* One page: stored token by token, scored for 1 to 4 queries, weighted. */
 static void check_pages(const struct kv_kernels *s, const struct kv_kernels *k, uint32_t head_dim)
 {
     uint32_t pad = (head_dim + 7) & ~7u;
-    size_t bytes = s->element_bytes * KV_TOKENS * (head_dim + pad);
+    size_t v_at = KV_TOKENS * (s->scale_bytes + s->element_bytes * head_dim);
+    size_t bytes = v_at + KV_TOKENS * (s->scale_bytes + s->element_bytes * pad);
     uint8_t *page_s = calloc(1, bytes), *page_k = calloc(1, bytes);
-    size_t v_at = s->element_bytes * KV_TOKENS * head_dim;
-    float key[160], value[160], q[4][160], scores_s[4][16], scores_k[4][16], one[16], p[16];
-    float acc_s[160] = {0}, acc_k[160] = {0};
+    float key[160], value[160], q[4][160], scores_s[4][16], scores_k[4][16], one[16];
     const float *queries[4] = {q[0], q[1], q[2], q[3]};
     float *out_s[4] = {scores_s[0], scores_s[1], scores_s[2], scores_s[3]};
     float *out_k[4] = {scores_k[0], scores_k[1], scores_k[2], scores_k[3]}, *out_one[1] = {one};
@@ -451,11 +479,7 @@ static void check_pages(const struct kv_kernels *s, const struct kv_kernels *k, 
                 assert_true(close_to(scores_k[i][t], scores_s[i][t], 1e-5f));
         }
     }
-    fill(p, 16, 1);
-    s->pv_page(p, 11, page_s + v_at, pad, acc_s);
-    k->pv_page(p, 11, page_k + v_at, pad, acc_k);
-    for (uint32_t d = 0; d < head_dim; d++)
-        assert_true(close_to(acc_k[d], acc_s[d], 1e-5f));
+    check_values(s, k, page_s + v_at, page_k + v_at, head_dim, pad);
     free(page_s);
     free(page_k);
 }
@@ -468,6 +492,119 @@ static void test_pages(void **state)
     for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++) {
         check_pages(&kernels_scalar.kv_f16, &k->kv_f16, dims[i]);
         check_pages(&kernels_scalar.kv_f32, &k->kv_f32, dims[i]);
+        check_pages(&kernels_scalar.kv_q8, &k->kv_q8, dims[i]);
+    }
+}
+
+#define Q8_DIM   26u
+#define Q8_PAD   32u
+#define Q8_K     (KV_TOKENS * (sizeof(float) + Q8_DIM))
+#define Q8_BYTES (Q8_K + KV_TOKENS * (sizeof(float) + Q8_PAD))
+
+struct q8_page {
+    _Alignas(float) uint8_t bytes[Q8_BYTES];
+};
+
+static void store_q8(const struct kernels *k, struct q8_page *page, uint32_t t, const float *key,
+                     const float *value)
+{
+    k->kv_q8.store(page->bytes, page->bytes + Q8_K, t, key, value, Q8_DIM, Q8_PAD);
+}
+
+/* Keys as the page holds them, by scores of unit queries. */
+static void keys_of(const struct kernels *k, const struct q8_page *page,
+                    float out[Q8_DIM][KV_TOKENS])
+{
+    for (uint32_t d = 0; d < Q8_DIM; d++) {
+        float q[Q8_DIM] = {0}, *scores = out[d];
+        const float *query = q;
+
+        q[d] = 1;
+        k->kv_q8.qk_page(&query, &scores, 1, page->bytes, Q8_DIM);
+    }
+}
+
+static void test_8_bits_are_as_close_as_they_can_be(void **state)
+{
+    const struct kernels *k = table_of(state);
+    float key[KV_TOKENS][Q8_DIM], value[KV_TOKENS][Q8_DIM], back[Q8_DIM][KV_TOKENS];
+    struct q8_page page = {0};
+
+    for (uint32_t t = 0; t < KV_TOKENS; t++) {
+        fill(key[t], Q8_DIM, ldexpf(1, 4 * (int)t - 30)); /* each of another size */
+        fill(value[t], Q8_DIM, ldexpf(1, 30 - 4 * (int)t));
+        key[t][3] = -ldexpf(1, 4 * (int)t - 30);
+        value[t][25] = ldexpf(1, 30 - 4 * (int)t);
+        store_q8(k, &page, t, key[t], value[t]);
+    }
+    keys_of(k, &page, back);
+    for (uint32_t t = 0; t < KV_TOKENS; t++) {
+        float p[KV_TOKENS] = {0}, v[Q8_PAD] = {0}, *acc = v;
+        const float *weights = p;
+
+        p[t] = 1;
+        k->kv_q8.pv_page(&weights, &acc, 1, KV_TOKENS, page.bytes + Q8_K, Q8_PAD);
+        for (uint32_t d = 0; d < Q8_DIM; d++) { /* half a step of the token's own largest value */
+            assert_true(fabsf(back[d][t] - key[t][d]) <= 0.501f / 127 * -key[t][3]);
+            assert_true(fabsf(v[d] - value[t][d]) <= 0.501f / 127 * value[t][25]);
+        }
+    }
+}
+
+/* A page filled in another order, and one with another neighbour. */
+static void test_8_bits_of_a_token_depend_on_it_alone(void **state)
+{
+    const struct kernels *k = table_of(state);
+    float key[KV_TOKENS][Q8_DIM], value[KV_TOKENS][Q8_DIM];
+    struct q8_page a = {0}, b = {0};
+
+    for (uint32_t t = 0; t < KV_TOKENS; t++) {
+        fill(key[t], Q8_DIM, 1 + (float)t);
+        fill(value[t], Q8_DIM, 20 - (float)t);
+        store_q8(k, &a, t, key[t], value[t]);
+    }
+    for (uint32_t t = KV_TOKENS; t-- > 0;)
+        store_q8(k, &b, t, key[t], value[t]);
+    assert_memory_equal(&a, &b, sizeof a);
+    for (uint32_t d = 0; d < Q8_DIM; d++)
+        key[5][d] *= -1000;
+    store_q8(k, &b, 5, key[5], value[5]);
+    for (size_t i = 0; i < Q8_K; i++) {
+        size_t token = i < KV_TOKENS * sizeof(float) ? i / sizeof(float) : i % KV_TOKENS;
+
+        assert_true(token == 5 || a.bytes[i] == b.bytes[i]);
+    }
+    assert_memory_equal(a.bytes + Q8_K, b.bytes + Q8_K, Q8_BYTES - Q8_K);
+    assert_memory_not_equal(a.bytes, b.bytes, Q8_K);
+}
+
+/* Damage reaches the scores of its own token and its weighted values; zeros and what is next to
+ * them stay numbers. */
+static void test_8_bits_hide_no_damage(void **state)
+{
+    const struct kernels *k = table_of(state);
+    static const float odd[] = {NAN, -NAN, INFINITY, -INFINITY, 0, 1e-40f, -1e-30f, 3e38f};
+
+    for (size_t o = 0; o < sizeof odd / sizeof odd[0]; o++) {
+        float x[Q8_DIM] = {0}, back[Q8_DIM][KV_TOKENS], p[KV_TOKENS] = {0}, v[Q8_PAD] = {0},
+              *acc = v;
+        const float *weights = p;
+        struct q8_page page = {0}, same = {0};
+        bool damaged = false, bad = isfinite(odd[o]) == 0;
+
+        x[7] = odd[o];
+        p[4] = 1;
+        store_q8(k, &page, 4, x, x);
+        store_q8(&kernels_scalar, &same, 4, x, x);
+        keys_of(k, &page, back);
+        k->kv_q8.pv_page(&weights, &acc, 1, KV_TOKENS, page.bytes + Q8_K, Q8_PAD);
+        for (uint32_t d = 0; d < Q8_DIM; d++) {
+            assert_true(back[d][3] == 0 && back[d][5] == 0);
+            damaged = damaged || !isfinite(back[d][4]);
+            assert_true(bad || (back[d][4] != 0) == (d == 7 && fabsf(odd[o]) > 0x1p-100f));
+        }
+        assert_true(damaged == bad && bad == !isfinite(v[7]));
+        assert_true(bad || memcmp(&page, &same, sizeof page) == 0);
     }
 }
 
@@ -491,6 +628,9 @@ int main(void)
         FOR_EACH_ISA(test_activations_do_not_depend_on_the_place),
         FOR_EACH_ISA(test_softmax),
         FOR_EACH_ISA(test_pages),
+        FOR_EACH_ISA(test_8_bits_are_as_close_as_they_can_be),
+        FOR_EACH_ISA(test_8_bits_of_a_token_depend_on_it_alone),
+        FOR_EACH_ISA(test_8_bits_hide_no_damage),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

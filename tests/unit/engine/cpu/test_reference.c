@@ -80,10 +80,11 @@ static void open_model(struct run *r)
     r->kernels = *kernels_for("auto");
 }
 
-static void open_forward(struct run *r, enum device_mode mode)
+static void open_forward(struct run *r, enum device_mode mode, enum kv_type kv_type)
 {
     struct device_config cfg = {.model = &r->model,
                                 .mode = mode,
+                                .kv_type = kv_type,
                                 .max_rows = CHUNK,
                                 .max_sequences = 1,
                                 .max_context = TOKENS};
@@ -183,7 +184,7 @@ static void exact_mode_agrees_with_the_float32_reference(void **state)
     if (!have_model())
         skip();
     open_model(&r);
-    open_forward(&r, DEVICE_EXACT);
+    open_forward(&r, DEVICE_EXACT, KV_AUTO);
     assert_true(mean_difference(&r, "exact") <= MEAN_MAX);
     close_run(&r);
 }
@@ -197,7 +198,7 @@ static void fast_mode_stays_near_it(void **state)
     if (!have_model())
         skip();
     open_model(&r);
-    open_forward(&r, DEVICE_FAST);
+    open_forward(&r, DEVICE_FAST, KV_AUTO);
     assert_true(mean_difference(&r, "fast") <= 0.1);
     close_run(&r);
 }
@@ -250,7 +251,7 @@ static void check_choices(enum device_mode mode, const char *what)
         n = read_ids(json_object_get(one, "ids"), ids, c.n_prompt);
         assert_int_equal(n - c.n_prompt, 64);
         open_model(&r);
-        open_forward(&r, mode);
+        open_forward(&r, mode, KV_AUTO);
         feed(&r, ids, n - 1, judge_choice, &c);
         close_run(&r);
         worst = c.worst > worst ? c.worst : worst;
@@ -323,12 +324,39 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* What quantized activations cost, beside what llama.cpp's cost on the same file and text. */
+static void run_distributions(enum device_mode mode, enum kv_type kv_type, const int32_t *ids,
+                              uint32_t n, struct divergence *d)
+{
+    struct run r;
+
+    open_model(&r);
+    open_forward(&r, mode, kv_type);
+    feed(&r, ids, n, mode == DEVICE_EXACT ? keep_row : diverge_row, d);
+    close_run(&r);
+}
+
+/* Divergence of fast mode with this KV from the exact logits in d; what it may be. */
+static void check_divergence(enum kv_type kv_type, const char *name, const int32_t *ids, uint32_t n,
+                             struct divergence *d, double kl_max, double regret_max)
+{
+    d->sum = 0;
+    run_distributions(DEVICE_FAST, kv_type, ids, n, d);
+    qsort(d->kl, n, sizeof *d->kl, by_size);
+    qsort(d->regret, n, sizeof *d->regret, by_size);
+    printf("fast, KV %s: divergence mean %.6f, p99 %.6f nat; regret p99 %.5f, at most %.5f\n", name,
+           d->sum / n, d->kl[n * 99 / 100], d->regret[n * 99 / 100], d->regret[n - 1]);
+    assert_true(d->sum / n <= kl_max);
+    assert_true(d->regret[n * 99 / 100] <= 0.2);
+    assert_true(d->regret[n - 1] <= regret_max);
+}
+
+/* What quantized activations cost, beside what llama.cpp's cost on the same file and text; 8-bit KV
+ * adds a fifth to the divergence; its worst single choice, of 964, is an outlier. */
 static void fast_mode_diverges_no_more_than_its_peer(void **state)
 {
     json_t *peer = json_load_file("tests/data/score/llama_cpp.json", 0, NULL);
-    double limit = 1.2 * json_real_value(json_object_get(peer, "kl_mean"));
-    double most = json_real_value(json_object_get(peer, "regret_max"));
+    double kl = json_real_value(json_object_get(peer, "kl_mean"));
+    double regret = json_real_value(json_object_get(peer, "regret_max"));
     struct divergence d = {.exact = NULL};
     int32_t ids[TOKENS];
     uint32_t n = read_ids(json_object_get(reference, "ids"), ids, 0);
@@ -338,24 +366,11 @@ static void fast_mode_diverges_no_more_than_its_peer(void **state)
     if (!have_model() || IS_SANITIZED)
         skip();
     d.exact = malloc((size_t)n * VOCAB * sizeof *d.exact);
-    assert_true(n >= 256 && d.exact != NULL && limit > 0);
-    for (int fast = 0; fast < 2; fast++) {
-        struct run r;
-
-        open_model(&r);
-        open_forward(&r, fast ? DEVICE_FAST : DEVICE_EXACT);
-        feed(&r, ids, n, fast ? diverge_row : keep_row, &d);
-        close_run(&r);
-    }
+    assert_true(n >= 256 && d.exact != NULL && kl > 0);
+    run_distributions(DEVICE_EXACT, KV_AUTO, ids, n, &d);
+    check_divergence(KV_F16, "f16", ids, n, &d, 1.2 * kl, regret);
+    check_divergence(KV_Q8, "q8", ids, n, &d, 1.4 * kl, 2 * regret);
     free(d.exact);
-    qsort(d.kl, n, sizeof *d.kl, by_size);
-    qsort(d.regret, n, sizeof *d.regret, by_size);
-    printf(
-        "fast against exact: divergence mean %.6f, p99 %.6f nat; regret p99 %.5f, at most %.5f\n",
-        d.sum / n, d.kl[n * 99 / 100], d.regret[n * 99 / 100], d.regret[n - 1]);
-    assert_true(d.sum / n <= limit);
-    assert_true(d.regret[n * 99 / 100] <= 0.2);
-    assert_true(d.regret[n - 1] <= most);
 }
 
 /* ---- mutants: each must fail the comparison above ---- */
@@ -419,7 +434,7 @@ static void mutants_are_caught(void **state)
 
         open_model(&r);
         mutants[i].mutate(&r);
-        open_forward(&r, DEVICE_EXACT);
+        open_forward(&r, DEVICE_EXACT, KV_AUTO);
         assert_true(mean_difference(&r, mutants[i].name) > MEAN_MAX);
         close_run(&r);
     }

@@ -172,6 +172,34 @@ static void test_end_ids_are_held_back(void **state)
     rig_close(&r);
 }
 
+/* More distinct tokens than a context holds: no sequence has them. The row fails, and no memory
+ * past the history is touched. */
+static void test_a_slot_that_is_never_set_anew_fails_in_the_end(void **state)
+{
+    struct sampling s = warm;
+    int32_t ids[SEQ_TOKENS];
+    uint32_t n_ok = 0;
+    struct rig r;
+
+    (void)state;
+    for (uint32_t i = 0; i < SEQ_TOKENS; i++)
+        ids[i] = (int32_t)i;
+    s.top_p = 1;
+    rig_open(&r);
+    set_slot(&r, 0, &s, ids, SEQ_TOKENS, SEQ_TOKENS);
+    begin(&r);
+    add(&r, 0, ids, 0, 1);
+    do {
+        r.sequences[0].output_index = n_ok++;
+        run(&r);
+    } while (r.results[0].status == ST_OK && n_ok < 1000);
+    assert_int_equal(r.results[0].status, ST_INTERNAL);
+    set_slot(&r, 0, &s, ids, 1, 1);
+    run(&r);
+    assert_int_equal(r.results[0].status, ST_OK);
+    rig_close(&r);
+}
+
 static void test_slots_that_do_not_fit_are_refused(void **state)
 {
     const int32_t high = TINY_VOCAB, low = -1;
@@ -208,6 +236,7 @@ int main(void)
         cmocka_unit_test(test_preempted_output_stays_output),
         cmocka_unit_test(test_a_slot_keeps_nothing_of_its_last_sequence),
         cmocka_unit_test(test_end_ids_are_held_back),
+        cmocka_unit_test(test_a_slot_that_is_never_set_anew_fails_in_the_end),
         cmocka_unit_test(test_slots_that_do_not_fit_are_refused),
     };
 

@@ -46,7 +46,7 @@ static uint32_t below(uint32_t n)
 
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return (uint32_t)((z ^ z >> 31) >> 33) % n;
+    return (uint32_t)(((z ^ z >> 31) >> 32) * n >> 32);
 }
 
 static float between(float from, float to)

@@ -140,8 +140,8 @@ struct device_ops {
      * depend on the tokens of the step before. Bits are copied. */
     enum status (*constrain)(struct device *d, uint64_t ticket, const struct row_mask *masks,
                              uint32_t n);
-    /* Waits for the ticket and fills *out. A device failure is ST_INTERNAL: the step's sequences
-     * fail. */
+    /* Waits for the ticket and fills *out. A device failure is ST_INTERNAL, a mask that did not
+     * come ST_INVALID: the step is over and its sequences fail. */
     enum status (*complete)(struct device *d, uint64_t ticket, struct step_output *out);
     /* After complete of a step with want_logits: row's raw logits (n_vocab), until the next submit.
      */

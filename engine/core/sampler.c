@@ -4,7 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/core/logits.h"
+#include "engine/core/logprobs.h"
 #include "engine/core/philox.h"
+#include "engine/core/vec4.h"
 
 /* Candidates are ordered by buckets of their logits, and only the buckets that a limit or the draw
  * falls into are sorted: linear in n_vocab for any distribution, where a sort of a flat one would
@@ -68,69 +71,6 @@ double sampler_uniform(uint64_t seed, uint32_t choice, uint32_t output_index)
     return (double)(((uint64_t)c[0] << 32 | c[1]) >> 11) * 0x1p-53;
 }
 
-/* Four lanes of the baseline instruction set: the same result on every machine. */
-typedef float v4f __attribute__((vector_size(16)));
-typedef int32_t v4i __attribute__((vector_size(16)));
-
-static inline v4f splat(float f)
-{
-    return (v4f){f, f, f, f};
-}
-
-/* e^x for x <= 0; 0 below -87 (-infinity included). x = n ln 2 + r, and a polynomial of degree 6.
- */
-static inline v4f exp_negative(v4f x)
-{
-    const v4f magic = splat(12582912.0f); /* 1.5 * 2^23: adding it rounds to an integer */
-    v4i in_range = x > splat(-87.0f);
-    v4f safe = (v4f)((v4i)x & in_range);
-    v4f shifted = safe * splat(1.44269504f) + magic, n = shifted - magic;
-    v4f r = safe - n * splat(0.693359375f) - n * splat(-2.12194440e-4f);
-    v4i exponent = ((v4i)shifted - (v4i)magic + 127) << 23;
-    v4f p = splat(1.0f / 720);
-
-    p = p * r + splat(1.0f / 120);
-    p = p * r + splat(1.0f / 24);
-    p = p * r + splat(1.0f / 6);
-    p = p * r + splat(0.5f);
-    p = p * r + splat(1.0f);
-    p = p * r + splat(1.0f);
-    return (v4f)((v4i)(p * (v4f)exponent) & in_range);
-}
-
-/* The largest logit's lowest id; false when one is NaN or +infinity, or all are -infinity (some
- * may be: masked tokens). */
-static bool find_top(const float *logits, uint32_t n, uint32_t *top)
-{
-    v4f most = splat(-INFINITY);
-    v4i bad = {0, 0, 0, 0};
-    float m;
-    uint32_t i;
-
-    for (i = 0; i + 4 <= n; i += 4) {
-        v4f v;
-        v4i above;
-
-        memcpy(&v, logits + i, sizeof v);
-        above = v > most;
-        most = (v4f)(((v4i)v & above) | ((v4i)most & ~above));
-        bad |= v != v; /* NOLINT(misc-redundant-expression): true for NaN */
-    }
-    m = most[0];
-    for (int l = 1; l < 4; l++)
-        m = most[l] > m ? most[l] : m;
-    for (; i < n; i++) {
-        m = logits[i] > m ? logits[i] : m;
-        bad[0] |= isnan(logits[i]);
-    }
-    if ((bad[0] | bad[1] | bad[2] | bad[3]) != 0 || isinf(m))
-        return false;
-    for (i = 0; logits[i] != m; i++)
-        ;
-    *top = i;
-    return true;
-}
-
 /* weights[i] = e^((logit - max) / T). */
 static void fill_weights(const float *logits, uint32_t n, float max, float inverse_t,
                          float *weights)
@@ -141,14 +81,14 @@ static void fill_weights(const float *logits, uint32_t n, float max, float inver
         v4f v;
 
         memcpy(&v, logits + i, sizeof v);
-        v = exp_negative((v - splat(max)) * splat(inverse_t));
+        v = vec4_exp_negative((v - vec4_splat(max)) * vec4_splat(inverse_t));
         memcpy(weights + i, &v, sizeof v);
     }
     for (; i < n; i++)
-        weights[i] = exp_negative(splat((logits[i] - max) * inverse_t))[0];
+        weights[i] = vec4_exp_negative(vec4_splat((logits[i] - max) * inverse_t))[0];
 }
 
-/* No limits: ids in their own order. */
+/* No limit that needs their order: ids in their own. */
 static int32_t draw_any(struct sampler_scratch *s, uint32_t n, double u)
 {
     double total = 0, target, at = 0;
@@ -203,43 +143,12 @@ static void fill_buckets(struct sampler_scratch *s, const float *logits, uint32_
         s->order[count[s->bucket[i]]++] = i;
 }
 
-static bool comes_before(const float *logits, uint32_t a, uint32_t b)
-{
-    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
-}
-
-static void sift_down(const float *logits, uint32_t *ids, uint32_t root, uint32_t n)
-{
-    uint32_t moved = ids[root], child;
-
-    while ((child = 2 * root + 1) < n) {
-        if (child + 1 < n && comes_before(logits, ids[child], ids[child + 1]))
-            child++;
-        if (!comes_before(logits, moved, ids[child]))
-            break;
-        ids[root] = ids[child];
-        root = child;
-    }
-    ids[root] = moved;
-}
-
-/* Heap sort: in place and never quadratic, since the logits may be an adversary's. */
 static void sort_bucket(struct sampler_scratch *s, const float *logits, uint32_t b)
 {
-    uint32_t *ids = s->order + s->first[b], n = s->first[b + 1] - s->first[b];
-
     if (s->sorted[b])
         return;
     s->sorted[b] = true;
-    for (uint32_t i = n / 2; i > 0; i--)
-        sift_down(logits, ids, i - 1, n);
-    for (uint32_t end = n; end > 1; end--) {
-        uint32_t last = ids[end - 1];
-
-        ids[end - 1] = ids[0];
-        ids[0] = last;
-        sift_down(logits, ids, 0, end - 1);
-    }
+    logits_sort(logits, s->order + s->first[b], s->first[b + 1] - s->first[b]);
 }
 
 /* The candidates kept so far: the first `n` in descending order, of weight `total`. */
@@ -289,6 +198,31 @@ static uint32_t walk(struct sampler_scratch *s, const float *logits, const struc
     return i < kept->n ? i : kept->n - 1;
 }
 
+static bool has_below(const struct sampler_scratch *s, uint32_t from, uint32_t to, float min_p)
+{
+    for (uint32_t i = from; i < to; i++)
+        if (s->weights[s->order[i]] < min_p)
+            return true;
+    return false;
+}
+
+/* Ends the kept candidates before the first whose weight is below min_p; the largest is 1. */
+static void keep_min_p(struct sampler_scratch *s, const float *logits, float min_p,
+                       struct kept *kept)
+{
+    uint32_t n = 0, end = 0;
+    double total = 0;
+
+    for (uint32_t b = 0; n == end && n < kept->n; b++) {
+        end = s->first[b + 1] < kept->n ? s->first[b + 1] : kept->n;
+        if (end < s->first[b + 1] || has_below(s, n, end, min_p))
+            sort_bucket(s, logits, b);
+        for (; n < end && s->weights[s->order[n]] >= min_p; n++)
+            total += s->weights[s->order[n]];
+    }
+    *kept = (struct kept){.n = n, .total = total};
+}
+
 static int32_t draw_limited(const struct sampling *p, struct sampler_scratch *s,
                             const float *logits, uint32_t n, double u)
 {
@@ -304,8 +238,16 @@ static int32_t draw_limited(const struct sampling *p, struct sampler_scratch *s,
         place = walk(s, logits, &kept, (double)p->top_p * kept.total, true, &reached);
         kept = (struct kept){.n = place + 1, .total = reached};
     }
+    if (p->min_p > 0)
+        keep_min_p(s, logits, p->min_p, &kept);
     place = walk(s, logits, &kept, u * kept.total, false, &reached);
     return (int32_t)s->order[place];
+}
+
+static void drop_below(float *weights, uint32_t n, float min_p)
+{
+    for (uint32_t i = 0; i < n; i++)
+        weights[i] = weights[i] >= min_p ? weights[i] : 0;
 }
 
 enum status sampler_pick(const struct sampling *p, uint32_t output_index, const float *logits,
@@ -315,7 +257,7 @@ enum status sampler_pick(const struct sampling *p, uint32_t output_index, const 
     float inverse_t;
     double u;
 
-    if (n_vocab == 0 || n_vocab > scratch->n_vocab || !find_top(logits, n_vocab, &top))
+    if (n_vocab > scratch->n_vocab || !logits_top(logits, n_vocab, &top))
         return ST_INTERNAL;
     if (p->temperature < GREEDY_BELOW || p->top_k == 1) {
         *out = (int32_t)top;
@@ -325,6 +267,8 @@ enum status sampler_pick(const struct sampling *p, uint32_t output_index, const 
     inverse_t = 1.0f / p->temperature;
     fill_weights(logits, n_vocab, logits[top], inverse_t, scratch->weights);
     if ((p->top_k <= 0 || (uint32_t)p->top_k >= n_vocab) && p->top_p >= 1) {
+        if (p->min_p > 0)
+            drop_below(scratch->weights, n_vocab, p->min_p);
         *out = draw_any(scratch, n_vocab, u);
         return ST_OK;
     }
@@ -335,13 +279,7 @@ enum status sampler_pick(const struct sampling *p, uint32_t output_index, const 
 
 float sampler_logprob(const float *logits, uint32_t n_vocab, int32_t id)
 {
-    float max = logits[0];
-    double sum = 0;
+    struct logprobs l;
 
-    for (uint32_t i = 1; i < n_vocab; i++)
-        max = logits[i] > max ? logits[i] : max;
-    for (uint32_t i = 0; i < n_vocab; i++)
-        sum += exp((double)logits[i] - max);
-    /* cppcheck-suppress invalidFunctionArg ; n_vocab > 0: the largest logit alone adds 1 */
-    return (float)((double)logits[id] - max - log(sum));
+    return logprobs_init(&l, logits, n_vocab) == ST_OK ? logprobs_at(&l, id) : NAN;
 }

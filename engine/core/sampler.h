@@ -1,6 +1,7 @@
-/* Sampling, pure: logits in, one token id out. Order: temperature, top_k, top_p. Randomness is a
- * counter-based function of (seed, choice index, output index) only, so the same request gives the
- * same tokens whatever else is in the batch. Argmax ties go to the lowest id. */
+/* The draw, pure: logits in, one token id out. Order: temperature, top_k, top_p, min_p; what comes
+ * before them is adjust.h's. Randomness is a counter-based function of (seed, choice index, output
+ * index) only, so the same request gives the same tokens whatever else is in the batch. Argmax ties
+ * go to the lowest id. */
 #ifndef ENGINE_CORE_SAMPLER_H
 #define ENGINE_CORE_SAMPLER_H
 
@@ -23,7 +24,7 @@ MUST_CHECK enum status sampler_pick(const struct sampling *p, uint32_t output_in
                                     const float *logits, uint32_t n_vocab,
                                     struct sampler_scratch *scratch, int32_t *out);
 
-/* Log-softmax of the raw logits at `id`. */
+/* Log-softmax of the raw logits at `id`, for one id of a row; NaN for a damaged row. */
 float sampler_logprob(const float *logits, uint32_t n_vocab, int32_t id);
 
 #endif

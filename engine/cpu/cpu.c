@@ -9,6 +9,8 @@
 #include "base/size.h"
 #include "engine/cpu/forward.h"
 #include "engine/cpu/kernels.h"
+#include "engine/cpu/masks.h"
+#include "engine/cpu/row_sampler.h"
 #include "engine/cpu/threads.h"
 
 /* A ticket may be submitted while the one before it is not yet complete. */
@@ -20,18 +22,15 @@ struct cpu_device {
     struct forward forward;
     uint32_t max_rows, max_sequences, max_context;
     char description[64];
-    struct sampling *slots;           /* (max_sequences) */
-    struct sampler_scratch **scratch; /* per thread */
+    struct row_sampler sampler;
     uint64_t last_submitted, last_completed;
     const struct device_step *pending[PENDING_MAX]; /* by ticket */
+    struct masks masks[PENDING_MAX];                /* by ticket */
     int32_t *sampled[PENDING_MAX]; /* (max_rows) by ticket: ids by row, -1 where none */
     int32_t *ids;                  /* (max_rows): resolved inputs of the running step */
     uint32_t *wanted;              /* (max_rows): rows of the running step */
     uint32_t *logits_at;           /* (max_rows): row's place in forward.logits */
     bool have_logits;              /* of the last completed step */
-    struct step_result *results;   /* the caller's, during complete */
-    uint32_t first_result;         /* of the output pass that is being sampled */
-    uint32_t first_logits;         /* its place in forward.logits */
 };
 
 static struct cpu_device *self(struct device *d)
@@ -105,14 +104,12 @@ static void close_device(struct device *base)
         return;
     d = self(base);
     forward_close(&d->forward);
-    if (d->scratch != NULL)
-        for (unsigned i = 0; i < pool_n_threads(d->pool); i++)
-            sampler_scratch_free(d->scratch[i]);
+    row_sampler_dispose(&d->sampler);
     pool_close(d->pool);
-    free(d->scratch);
-    free(d->slots);
-    for (unsigned i = 0; i < PENDING_MAX; i++)
+    for (unsigned i = 0; i < PENDING_MAX; i++) {
         free(d->sampled[i]);
+        masks_dispose(&d->masks[i]);
+    }
     free(d->ids);
     free(d->wanted);
     free(d->logits_at);
@@ -121,28 +118,17 @@ static void close_device(struct device *base)
 
 static bool alloc_arrays(struct cpu_device *d, uint32_t n_vocab)
 {
-    unsigned n_threads = pool_n_threads(d->pool);
     size_t n = d->max_rows;
 
-    d->slots = calloc(d->max_sequences, sizeof *d->slots);
     d->ids = calloc(n, sizeof *d->ids);
     d->wanted = calloc(n, sizeof *d->wanted);
     d->logits_at = calloc(n, sizeof *d->logits_at);
     for (unsigned i = 0; i < PENDING_MAX; i++) {
         d->sampled[i] = calloc(n, sizeof *d->sampled[i]);
-        if (d->sampled[i] == NULL)
+        if (d->sampled[i] == NULL || masks_init(&d->masks[i], d->max_sequences, n_vocab) != ST_OK)
             return false;
     }
-    d->scratch = calloc(n_threads, sizeof(struct sampler_scratch *));
-    if (d->slots == NULL || d->ids == NULL || d->wanted == NULL || d->logits_at == NULL ||
-        d->scratch == NULL)
-        return false;
-    for (unsigned i = 0; i < n_threads; i++) {
-        d->scratch[i] = sampler_scratch_new(n_vocab);
-        if (d->scratch[i] == NULL)
-            return false;
-    }
-    return true;
+    return d->ids != NULL && d->wanted != NULL && d->logits_at != NULL;
 }
 
 static enum status open_parts(struct cpu_device *d, const struct device_config *cfg,
@@ -159,7 +145,8 @@ static enum status open_parts(struct cpu_device *d, const struct device_config *
     d->max_rows = cfg->max_rows;
     d->max_sequences = cfg->max_sequences;
     d->max_context = cfg->max_context;
-    if (!alloc_arrays(d, cfg->model->shape.n_vocab))
+    if (!alloc_arrays(d, cfg->model->shape.n_vocab) ||
+        row_sampler_init(&d->sampler, &d->forward, d->pool, cfg) != ST_OK)
         return fail(why, ST_NO_MEMORY, "no memory for a device of %u rows", cfg->max_rows);
     snprintf(d->description, sizeof d->description, "cpu %s %s%s %u thread%s", kernels->name,
              cfg->mode == DEVICE_FAST ? "fast" : "exact", cfg->kv_type == KV_Q8 ? " kv-q8" : "",
@@ -193,15 +180,7 @@ static const char *describe(const struct device *base)
 static enum status slot_set(struct device *base, uint32_t slot, const struct sampling *s,
                             const int32_t *tokens, uint32_t n_prompt, uint32_t n_tokens)
 {
-    struct cpu_device *d = self(base);
-
-    (void)tokens;
-    (void)n_prompt;
-    (void)n_tokens;
-    if (slot >= d->max_sequences)
-        return ST_INVALID;
-    d->slots[slot] = *s;
-    return ST_OK;
+    return slots_set(&self(base)->sampler.slots, slot, s, tokens, n_prompt, n_tokens);
 }
 
 static bool sequence_fits(const struct cpu_device *d, const struct device_step *step,
@@ -216,6 +195,26 @@ static bool sequence_fits(const struct cpu_device *d, const struct device_step *
     return true;
 }
 
+static bool in_vocabulary(const struct cpu_device *d, int32_t id)
+{
+    return id >= 0 && (uint32_t)id < d->forward.model->shape.n_vocab;
+}
+
+/* A masked sequence samples one row at most: it has one mask. */
+static bool want_fits(const struct cpu_device *d, const struct device_step *step, uint32_t i)
+{
+    const struct step_row *rows = step->rows;
+
+    if (rows[i].want == ROW_SCORE)
+        return in_vocabulary(d, rows[i].target);
+    if (rows[i].want != ROW_SAMPLE || !step->sequences[rows[i].sequence].masked)
+        return rows[i].want == ROW_NOTHING || rows[i].want == ROW_SAMPLE;
+    for (uint32_t j = i; j > 0 && rows[j - 1].sequence == rows[i].sequence; j--)
+        if (rows[j - 1].want == ROW_SAMPLE)
+            return false;
+    return true;
+}
+
 static bool row_fits(const struct cpu_device *d, const struct device_step *step, uint32_t i)
 {
     const struct step_row *r = &step->rows[i];
@@ -225,9 +224,19 @@ static bool row_fits(const struct cpu_device *d, const struct device_step *step,
         return false;
     if (i > 0 && r->sequence == r[-1].sequence && r->position != r[-1].position + 1)
         return false;
+    if (!want_fits(d, step, i))
+        return false;
     if (r->ticket == ROW_LITERAL)
-        return r->id >= 0 && (uint32_t)r->id < d->forward.model->shape.n_vocab;
+        return in_vocabulary(d, r->id);
     return r->ticket == d->last_submitted && r->id >= 0 && (uint32_t)r->id < d->max_rows;
+}
+
+static bool has_adapters(const struct device_step *step)
+{
+    for (uint32_t i = 0; i < step->n_sequences; i++)
+        if (step->sequences[i].adapter != 0)
+            return true;
+    return false;
 }
 
 /* A step that doesn't fit is the scheduler's fault; it is refused before anything is written. */
@@ -245,10 +254,28 @@ static enum status submit(struct device *base, const struct device_step *step, u
     for (uint32_t i = 0; i < step->n_rows; i++)
         if (!row_fits(d, step, i))
             return ST_INVALID;
+    if (has_adapters(step))
+        return ST_UNSUPPORTED;
     d->have_logits = false;
     *ticket = ++d->last_submitted;
+    masks_clear(&d->masks[*ticket % PENDING_MAX]);
     d->pending[*ticket % PENDING_MAX] = step;
     return ST_OK;
+}
+
+static bool is_pending(const struct cpu_device *d, uint64_t ticket)
+{
+    return ticket > d->last_completed && ticket <= d->last_submitted;
+}
+
+static enum status constrain(struct device *base, uint64_t ticket, const struct row_mask *masks,
+                             uint32_t n)
+{
+    struct cpu_device *d = self(base);
+
+    if (!is_pending(d, ticket))
+        return ST_INVALID;
+    return masks_add(&d->masks[ticket % PENDING_MAX], d->pending[ticket % PENDING_MAX], masks, n);
 }
 
 /* Input ids of the step. A row whose source failed gets -1 for its result and computes with some
@@ -276,7 +303,7 @@ static uint32_t list_results(struct cpu_device *d, const struct device_step *ste
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < step->n_rows; i++) {
-        if (!step->rows[i].want)
+        if (step->rows[i].want == ROW_NOTHING)
             continue;
         d->wanted[n] = i;
         out[n++] = (struct step_result){
@@ -288,61 +315,41 @@ static uint32_t list_results(struct cpu_device *d, const struct device_step *ste
     return n;
 }
 
-static void sample_row(void *arg, uint32_t i, unsigned thread)
+/* What later rows may name, and where `logits` finds a row's. */
+static void keep_results(struct cpu_device *d, const struct device_step *step,
+                         const struct step_output *output, int32_t *sampled)
 {
-    struct cpu_device *d = arg;
-    struct forward *f = &d->forward;
-    struct step_result *r = &d->results[d->first_result + i];
-    const struct step_sequence *s = &f->step->sequences[f->step->rows[r->row].sequence];
-    int32_t id;
+    for (uint32_t i = 0; i < output->n; i++) {
+        const struct step_result *r = &output->results[i];
 
-    if (r->status != ST_OK)
-        return;
-    r->status = sampler_pick(&d->slots[s->slot], s->output_index,
-                             f->logits.data + (d->first_logits + i) * f->logits.ld,
-                             f->model->shape.n_vocab, d->scratch[thread], &id);
-    if (r->status == ST_OK)
-        r->id = id;
-}
-
-/* Output passes of at most LOGIT_ROWS rows; they share the same place unless logits are kept. */
-static void sample_all(struct cpu_device *d, const struct device_step *step, uint32_t n)
-{
-    for (uint32_t at = 0; at < n; at += LOGIT_ROWS) {
-        uint32_t rows = n - at < LOGIT_ROWS ? n - at : LOGIT_ROWS;
-
-        d->first_result = at;
-        d->first_logits = step->want_logits ? at : 0;
-        forward_logits(&d->forward, d->wanted + at, rows, d->first_logits);
-        pool_run(d->pool, sample_row, d, rows);
+        if (step->rows[r->row].want == ROW_SAMPLE && r->status == ST_OK)
+            sampled[r->row] = r->id;
+        d->logits_at[r->row] = i;
     }
+    d->have_logits = step->want_logits;
 }
 
+/* A step whose masks didn't come is over too: rows that name its ids fail. */
 static enum status complete(struct device *base, uint64_t ticket, struct step_output *output)
 {
-    struct step_result *out = output->results;
     struct cpu_device *d = self(base);
     int32_t *sampled = d->sampled[ticket % PENDING_MAX];
+    const struct masks *masks = &d->masks[ticket % PENDING_MAX];
     const struct device_step *step;
-    uint32_t n_results;
 
     if (ticket != d->last_completed + 1 || ticket > d->last_submitted)
         return ST_INVALID;
     step = d->pending[ticket % PENDING_MAX];
-    resolve_ids(d, step);
-    n_results = list_results(d, step, out);
-    d->results = out;
-    forward_run(&d->forward, step, d->ids);
-    sample_all(d, step, n_results);
+    d->last_completed = ticket;
     for (uint32_t i = 0; i < d->max_rows; i++)
         sampled[i] = -1;
-    for (uint32_t i = 0; i < n_results; i++) {
-        sampled[out[i].row] = out[i].id;
-        d->logits_at[out[i].row] = i;
-    }
-    d->have_logits = step->want_logits;
-    d->last_completed = ticket;
-    output->n = n_results;
+    if (!masks_are_complete(masks, step))
+        return ST_INVALID;
+    resolve_ids(d, step);
+    output->n = list_results(d, step, output->results);
+    forward_run(&d->forward, step, d->ids);
+    row_sampler_run(&d->sampler, step, masks, d->wanted, output);
+    keep_results(d, step, output, sampled);
     return ST_OK;
 }
 
@@ -385,6 +392,7 @@ const struct device_ops cpu_device_ops = {
     .describe = describe,
     .slot_set = slot_set,
     .submit = submit,
+    .constrain = constrain,
     .complete = complete,
     .logits = logits,
     .warm = warm,

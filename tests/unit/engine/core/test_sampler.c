@@ -1,5 +1,6 @@
 #include "engine/core/philox.h"
 #include "engine/core/sampler.h"
+#include "tests/unit/engine/core/sampling_reference.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -11,7 +12,7 @@
 
 #include <cmocka.h>
 
-#define VOCAB 1000u
+#define VOCAB REFERENCE_VOCAB
 
 static struct sampler_scratch *scratch;
 
@@ -166,69 +167,14 @@ static void test_masked_tokens_are_never_drawn(void **state)
         assert_int_equal(pick(&p, i, logits, 10) % 2, 1);
 }
 
-/* The distribution that temperature, top_k and top_p define, by a plain sort. */
-static const float *sort_key;
-static int by_logit(const void *a, const void *b)
-{
-    int x = *(const int *)a, y = *(const int *)b;
-
-    if (sort_key[x] != sort_key[y])
-        return sort_key[x] > sort_key[y] ? -1 : 1;
-    return x - y;
-}
-
-static void expected(const struct sampling *p, const float *logits, uint32_t n, double *out)
-{
-    int order[VOCAB];
-    double total = 0, reached = 0, w[VOCAB];
-    uint32_t keep = p->top_k > 0 && (uint32_t)p->top_k < n ? (uint32_t)p->top_k : n, i;
-
-    for (i = 0; i < n; i++) {
-        order[i] = (int)i;
-        out[i] = 0;
-    }
-    sort_key = logits;
-    qsort(order, n, sizeof order[0], by_logit);
-    for (i = 0; i < keep; i++) {
-        w[i] = exp(((double)logits[order[i]] - logits[order[0]]) / p->temperature);
-        total += w[i];
-    }
-    for (i = 0; i < keep && reached < p->top_p * total; i++)
-        reached += w[i];
-    keep = i;
-    for (i = 0; i < keep; i++)
-        out[order[i]] = w[i] / reached;
-}
-
-/* Chi-square over the ids that expect at least 5 draws; the bound is the mean plus 5 deviations. */
 static void check_distribution(const struct sampling *p, const float *logits, uint32_t n)
 {
-    enum { DRAWS = 20000 };
-    static double want[VOCAB];
     static int seen[VOCAB];
-    double chi = 0, pooled = DRAWS, pooled_seen = DRAWS;
-    int cells = 0;
 
-    expected(p, logits, n, want);
-    for (uint32_t i = 0; i < n; i++)
-        seen[i] = 0;
-    for (uint32_t d = 0; d < DRAWS; d++)
+    memset(seen, 0, sizeof seen);
+    for (uint32_t d = 0; d < REFERENCE_DRAWS; d++)
         seen[pick(p, d, logits, n)]++;
-    for (uint32_t i = 0; i < n; i++) {
-        double e = want[i] * DRAWS;
-
-        if (want[i] == 0)
-            assert_int_equal(seen[i], 0);
-        if (e < 5)
-            continue;
-        chi += (seen[i] - e) * (seen[i] - e) / e;
-        pooled -= e;
-        pooled_seen -= seen[i];
-        cells++;
-    }
-    if (pooled >= 5)
-        chi += (pooled_seen - pooled) * (pooled_seen - pooled) / pooled;
-    assert_true(chi < cells + 5 * sqrt(2.0 * cells) + 5);
+    assert_true(reference_accepts(p, logits, n, seen));
 }
 
 static void test_draws_follow_the_distribution(void **state)
@@ -243,6 +189,11 @@ static void test_draws_follow_the_distribution(void **state)
         {.temperature = 1.3f, .top_p = 0.8f, .top_k = 40, .seed = 7},
         {.temperature = 1, .top_p = 0.95f, .top_k = 5000, .seed = 8},
         {.temperature = 1, .top_p = 0.9f, .seed = 9, .choice = 3},
+        {.temperature = 1, .top_p = 1, .min_p = 0.05f, .seed = 10},
+        {.temperature = 1.7f, .top_p = 1, .min_p = 0.3f, .seed = 11},
+        {.temperature = 1, .top_p = 0.7f, .min_p = 0.2f, .seed = 12},
+        {.temperature = 1.3f, .top_p = 0.99f, .top_k = 60, .min_p = 0.1f, .seed = 13},
+        {.temperature = 1, .top_p = 1e-6f, .min_p = 0.5f, .seed = 14},
     };
     float logits[VOCAB];
 
@@ -300,6 +251,43 @@ static void test_the_same_state_draws_the_same(void **state)
     sampler_scratch_free(other);
 }
 
+static void test_min_p_of_one_keeps_the_most_probable(void **state)
+{
+    const float logits[6] = {1, 3, 2.999999f, 3, 0, 3};
+    struct sampling p = {.temperature = 2, .top_p = 1, .min_p = 1, .seed = 5};
+    bool seen[6] = {false};
+
+    (void)state;
+    for (uint32_t i = 0; i < 200; i++) {
+        p.top_k = i % 2 == 0 ? 0 : 5; /* by both ways to draw */
+        seen[pick(&p, i, logits, 6)] = true;
+    }
+    assert_true(seen[1] && seen[3] && seen[5]);
+    assert_false(seen[0] || seen[2] || seen[4]);
+}
+
+/* Independent draws of 40 tokens: equal ones would mean that the choice is not in the counter. */
+static void test_choices_of_one_seed_differ_and_repeat(void **state)
+{
+    enum { CHOICES = 8, LENGTH = 40 };
+    int32_t ids[2][CHOICES][LENGTH];
+    float logits[VOCAB];
+
+    (void)state;
+    fill(logits, VOCAB);
+    for (int run = 0; run < 2; run++)
+        for (uint32_t c = 0; c < CHOICES; c++) {
+            struct sampling p = {.temperature = 1, .top_p = 0.95f, .seed = 17, .choice = c};
+
+            for (uint32_t i = 0; i < LENGTH; i++)
+                ids[run][c][i] = pick(&p, i, logits, VOCAB);
+        }
+    assert_memory_equal(ids[0], ids[1], sizeof ids[0]);
+    for (int a = 0; a < CHOICES; a++)
+        for (int b = 0; b < a; b++)
+            assert_memory_not_equal(ids[0][a], ids[0][b], sizeof ids[0][a]);
+}
+
 static void test_logprob_is_log_softmax(void **state)
 {
     float logits[VOCAB];
@@ -327,6 +315,8 @@ int main(void)
         cmocka_unit_test(test_equal_logits_keep_the_lowest_ids),
         cmocka_unit_test(test_top_p_ends_where_it_is_just_reached),
         cmocka_unit_test(test_the_same_state_draws_the_same),
+        cmocka_unit_test(test_min_p_of_one_keeps_the_most_probable),
+        cmocka_unit_test(test_choices_of_one_seed_differ_and_repeat),
         cmocka_unit_test(test_logprob_is_log_softmax),
     };
 

@@ -25,8 +25,7 @@ static enum status probe_init(struct probe *p, struct device *d, const struct ca
         l->n_pages < DEPTH_MAX / KV_PAGE_TOKENS ? l->n_pages * KV_PAGE_TOKENS : DEPTH_MAX;
 
     *p = (struct probe){.device = d,
-                        .depth = most < l->max_context ? most : l->max_context,
-                        .deadline_ns = clock_mono_ns() + CALIBRATE_US * 1000ll};
+                        .depth = most < l->max_context ? most : l->max_context};
     p->step.rows = calloc(ROWS_MAX, sizeof p->step.rows[0]);
     p->step.sequences = calloc(1, sizeof p->step.sequences[0]);
     p->step.pages = calloc(sequence_pages_for(p->depth), sizeof p->step.pages[0]);
@@ -129,9 +128,10 @@ static enum status measure(struct probe *p, const struct calibrate_limits *l, st
 {
     int64_t one, sampled, chunk, row;
     uint64_t attended = 0;
-    enum status s = run(p, 0, 1, true, &one); /* touches weights and buffers */
+    enum status s = run(p, 0, 1, true, &one); /* touches weights and buffers, however long */
     uint32_t n;
 
+    p->deadline_ns = clock_mono_ns() + CALIBRATE_US * 1000ll;
     if (s == ST_OK)
         s = quickest(p, 1, false, &one);
     if (s == ST_OK)

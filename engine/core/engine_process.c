@@ -30,7 +30,6 @@ static struct scheduler_config scheduler_config(const struct engine_process *p)
                                      .queue_max = p->cfg.queue_max,
                                      .tenant_queue_max = p->cfg.tenant_queue_max,
                                      .step_us = p->cfg.step_ms * 1000,
-                                     .cost = p->cost,
                                      .age_up_us = p->cfg.age_up_ms * 1000,
                                      .prefix_cache = p->cfg.prefix_cache,
                                      .prefix_cache_permille = p->cfg.prefix_cache_permille,
@@ -73,31 +72,33 @@ static enum status open_device(struct engine_process *p, struct reason *why)
     return s;
 }
 
-static enum status learn_cost(struct engine_process *p, struct reason *why)
+void engine_process_learn_cost(struct engine_process *p)
 {
     const struct scheduler_config rows = scheduler_config(p);
     const struct calibrate_limits limits = {.max_rows = scheduler_max_rows(&rows),
                                             .max_context = p->context_tokens,
                                             .n_pages = p->n_pages};
-    enum status s = ST_OK;
+    struct cost cost;
+    enum status s = calibrate(p->device, &limits, &cost);
 
-    if (p->cfg.cost != NULL)
-        p->cost = *p->cfg.cost;
-    else
-        s = calibrate(p->device, &limits, &p->cost);
-    if (s != ST_OK)
-        return fail(why, s, "the device failed while its speed was measured");
+    p->has_cost = true;
+    if (s != ST_OK) {
+        log_error(NULL, "engine.cost", "the device failed while its speed was measured: %s",
+                  status_name(s));
+        return;
+    }
+    scheduler_set_cost(p->scheduler, &cost);
     log_info(NULL, "engine.cost", "base_us=%llu row_us=%llu attended_ns=%llu logits_us=%llu",
-             (unsigned long long)p->cost.base_ns / 1000, (unsigned long long)p->cost.row_ns / 1000,
-             (unsigned long long)p->cost.attended_ns, (unsigned long long)p->cost.logits_ns / 1000);
-    return ST_OK;
+             (unsigned long long)cost.base_ns / 1000, (unsigned long long)cost.row_ns / 1000,
+             (unsigned long long)cost.attended_ns, (unsigned long long)cost.logits_ns / 1000);
 }
 
 static enum status open_scheduler(struct engine_process *p)
 {
     const struct scheduler_config cfg = scheduler_config(p);
-    /* The KV type follows from the mode. */
-    const struct cache_domain cache = {.revision = p->model->revision, .mode = p->cfg.mode};
+    const struct cache_domain cache = {.revision = p->model->revision,
+                                       .kv_type = p->cfg.kv_type,
+                                       .mode = p->cfg.mode};
     enum status s;
 
     s = jobs_init(&p->jobs, p->tokenizer, &cache);
@@ -107,6 +108,9 @@ static enum status open_scheduler(struct engine_process *p)
     if (s != ST_OK)
         return s;
     p->jobs.scheduler = p->scheduler;
+    p->has_cost = p->cfg.cost != NULL;
+    if (p->has_cost)
+        scheduler_set_cost(p->scheduler, p->cfg.cost);
     return stepper_init(&p->stepper, p->scheduler, p->device,
                         &(struct stepper_limits){.max_rows = scheduler_max_rows(&cfg),
                                                  .max_sequences = cfg.max_sequences,
@@ -139,8 +143,6 @@ static enum status open_all(struct engine_process *p, struct reason *why)
         s = choose_context(p, why);
     if (s == ST_OK)
         s = open_device(p, why);
-    if (s == ST_OK)
-        s = learn_cost(p, why);
     if (s == ST_OK) {
         s = open_scheduler(p);
         if (s != ST_OK)

@@ -32,7 +32,7 @@ struct engine_process_config {
     uint32_t max_sequences;
     uint32_t prefill_rows;     /* prompt tokens in a step, beside the decodes */
     int64_t step_ms;           /* predicted time of a step; 0: only prefill_rows bounds it */
-    const struct cost *cost;   /* of steps; NULL: measured at start */
+    const struct cost *cost;   /* of steps; NULL: measured before the first */
     uint32_t queue_max;        /* jobs that wait */
     uint32_t tenant_queue_max; /* of one tenant; 0: queue_max alone */
     int64_t age_up_ms;         /* waiting so long lifts a job by a class; 0: never */

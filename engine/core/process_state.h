@@ -20,7 +20,7 @@ struct engine_process {
     struct tokenizer *tokenizer;
     struct device *device;
     uint32_t context_tokens, n_pages;
-    struct cost cost;
+    bool has_cost; /* what steps take was measured, or given */
     struct scheduler *scheduler;
     struct stepper stepper;
     struct jobs jobs;
@@ -36,5 +36,8 @@ struct engine_process {
     struct wire_stats last_stats;
     int64_t drain_deadline_ms; /* with jobs.draining */
 };
+
+/* Measures what steps take, before the first one; a device that fails keeps unbounded steps. */
+void engine_process_learn_cost(struct engine_process *p);
 
 #endif

@@ -92,6 +92,11 @@ static uint32_t n_waiting(const struct scheduler *s)
     return s->queue.n_waiting + s->queue.n_preempted;
 }
 
+void scheduler_set_cost(struct scheduler *s, const struct cost *cost)
+{
+    s->cfg.cost = *cost;
+}
+
 void scheduler_free(struct scheduler *s)
 {
     if (s == NULL)

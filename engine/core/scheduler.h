@@ -39,7 +39,7 @@ struct scheduler_config {
     uint32_t tenant_queue_max; /* of one tenant; 0: queue_max alone */
     uint32_t depth;            /* steps in flight: 1, or 2 for a device that runs by itself */
     int64_t step_us;           /* a step's predicted time; 0: only prefill_rows bounds it */
-    struct cost cost;          /* what steps take on this device */
+    struct cost cost;          /* what steps take on this device; may be set later */
     int64_t age_up_us;         /* so long a wait lifts a request by a class; 0: never */
     /* False: only choices of one prompt share its pages (sequence.leader). */
     bool prefix_cache;
@@ -99,6 +99,8 @@ MUST_CHECK enum status scheduler_new(const struct scheduler_config *cfg,
                                      struct scheduler **out);
 /* No sequence is left and no step in flight. NULL is fine. */
 void scheduler_free(struct scheduler *s);
+/* Of the steps that are built from now on. */
+void scheduler_set_cost(struct scheduler *s, const struct cost *cost);
 
 /* The prompt is copied. ST_TOO_LONG: can never fit; ST_OVERLOADED: the queue, or the tenant's part
  * of it, is full; ST_NO_MEMORY. A leader was submitted before and its on_end has not come. On

@@ -306,11 +306,17 @@ static void poll_sockets(struct engine_process *p)
         accept_all(p);
 }
 
+/* Nothing else is to do: makes the first steps quick. False: nothing is left to prepare. */
 static bool warm(struct engine_process *p)
 {
     const struct device_ops *ops = p->device->ops;
 
-    return ops->warm != NULL && ops->warm(p->device);
+    if (ops->warm != NULL && ops->warm(p->device))
+        return true;
+    if (p->has_cost)
+        return false;
+    engine_process_learn_cost(p);
+    return true;
 }
 
 static void step(struct engine_process *p)
@@ -321,6 +327,9 @@ static void step(struct engine_process *p)
         p->last_progress_us = now_us(); /* work that came now has not been waiting */
     scheduler_stats(p->scheduler, &s);
     p->jobs.step = s.steps;
+    /* It needs a device that nobody uses yet. */
+    if (!p->has_cost && s.running + s.waiting > 0)
+        engine_process_learn_cost(p);
     p->is_busy = stepper_turn(&p->stepper);
     jobs_settle(&p->jobs, now_us());
     if (!p->is_busy)

@@ -162,7 +162,7 @@ static void admit_rest(struct scheduler *s, int64_t now_us)
     while (has_budget(s)) {
         struct sequence *q = admit_candidate(s, now_us);
 
-        if (q == NULL || !admit_and_plan(s, q, true, now_us))
+        if (q == NULL || !admit_and_plan(s, q, true, now_us) || q->n_planned == 0)
             return;
     }
 }

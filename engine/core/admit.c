@@ -37,11 +37,12 @@ static void match(struct scheduler *s, struct sequence *q)
 static uint32_t pages_wanted(const struct scheduler *s, const struct sequence *q)
 {
     uint32_t missing = sequence_pages_for(q->n_tokens) - q->n_pages, spare;
+    uint32_t most = s->pages.n_total - q->n_pages;
 
     if (s->n_running == 0 || q == s->champion)
         return missing;
     spare = 1 + s->n_running / KV_PAGE_TOKENS;
-    return missing + spare < s->pages.n_total ? missing + spare : s->pages.n_total;
+    return missing + spare < most ? missing + spare : most;
 }
 
 static bool take_room(struct scheduler *s, struct sequence *q)

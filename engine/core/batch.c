@@ -149,8 +149,7 @@ static void admit_urgent(struct scheduler *s, int64_t now_us)
         if (q == NULL)
             return;
         q->level = queue_level(&s->queue, q, now_us);
-        if (q != s->champion && !is_before(q, first) &&
-            q->n_tokens >= sequence_rows_left(shortest))
+        if (q != s->champion && !is_before(q, first) && q->n_tokens >= sequence_rows_left(shortest))
             return;
         if (!admit_and_plan(s, q, false, now_us))
             return;
@@ -162,7 +161,7 @@ static void admit_rest(struct scheduler *s, int64_t now_us)
     while (has_budget(s)) {
         struct sequence *q = admit_candidate(s, now_us);
 
-        if (q == NULL || !admit_and_plan(s, q, true, now_us))
+        if (q == NULL || !admit_and_plan(s, q, true, now_us) || q->n_planned == 0)
             return;
     }
 }

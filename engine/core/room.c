@@ -51,10 +51,10 @@ static bool is_share_of(const struct scheduler *s, const struct sequence *q,
     }
 }
 
-/* Waiting lifts a request in the queue; it doesn't give it the right to stop others. */
-static uint32_t right_of(const struct sequence *q)
+/* Waiting lifts a request in the queue; it gives the right to stop others to the champion only. */
+static uint32_t right_of(const struct scheduler *s, const struct sequence *q)
 {
-    return q->state == SEQUENCE_RUNNING ? q->level : q->priority;
+    return q->state == SEQUENCE_RUNNING || q == s->champion ? q->level : q->priority;
 }
 
 /* v has to give its place to q. Between tenants of a class: when the imbalance is greater than what
@@ -67,10 +67,10 @@ static bool yields(const struct scheduler *s, const struct sequence *v, const st
 
     if (v == q || v->held)
         return v != q;
-    if (q == s->champion)
-        return true;
-    if (v->level != right_of(q) || v == s->champion)
-        return v->level > right_of(q);
+    if (v->level != right_of(s, q))
+        return v->level > right_of(s, q);
+    if (v == s->champion || q == s->champion)
+        return q == s->champion;
     if (tenant_of(v) == tenant_of(q) || v->priority != q->priority)
         return false;
     lead = fair_lead(tenant_of(v), tenant_of(q));

@@ -274,15 +274,15 @@ static const struct sim_job *find_champion(const struct simulation *sim)
     return best;
 }
 
-/* The oldest of the best class computes or gets tokens, whatever happens around it. One of a lower
- * class may have given way to a request that came, and went within the turn. */
+/* The oldest of the best class computes or gets tokens, whatever happens around it. It may give way
+ * to one of a better class that came, or to one that aged and ended within the turn. */
 static void check_champion(struct simulation *sim)
 {
     const struct sim_job *c = find_champion(sim);
     uint64_t progress = c != NULL ? c->sequence.n_tokens * 1000ull + c->sequence.n_computed : 0;
 
     if (c == NULL || c->sequence.arrival != sim->champion_arrival ||
-        progress > sim->champion_progress) {
+        progress > sim->champion_progress || sim->n_ended != sim->champion_n_ended) {
         sim->champion_stall = 0;
     } else if (!sim->may_fail) {
         assert(progress == sim->champion_progress || c->sequence.priority > 0);
@@ -290,6 +290,7 @@ static void check_champion(struct simulation *sim)
     }
     sim->champion_arrival = c != NULL ? c->sequence.arrival : 0;
     sim->champion_progress = progress;
+    sim->champion_n_ended = sim->n_ended;
 }
 
 bool sim_turn(struct simulation *sim)

@@ -43,7 +43,7 @@ struct simulation {
     uint64_t n_ended, n_cached_tokens;
     uint64_t work[SIM_TENANTS]; /* done for each, as docs/scheduling.md counts it */
     /* The oldest of the best class at the last turn, how far it was, and since how many turns. */
-    uint64_t champion_arrival, champion_progress;
+    uint64_t champion_arrival, champion_progress, champion_n_ended;
     uint32_t champion_stall;
     bool may_fail; /* the script has steps fail: progress is not looked at */
 };

@@ -9,7 +9,6 @@
 #include "api/metrics.h"
 #include "engine/engine.h"
 
-
 struct request_meter {
     struct model_metrics *to;
     int64_t begin_us;

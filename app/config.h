@@ -38,7 +38,7 @@ struct config {
     int64_t engine_age_up_ms;          /* 0: never */
     char *engine_prefix_cache;         /* "on", "off" */
     int64_t engine_prefix_cache_share; /* thousandths */
-    int64_t engine_queue_max_ms; /* 0: no bound */
+    int64_t engine_queue_max_ms;       /* 0: no bound */
 
     /* server */
     char *listen;

@@ -24,8 +24,7 @@ static enum status probe_init(struct probe *p, struct device *d, const struct ca
     uint32_t most =
         l->n_pages < DEPTH_MAX / KV_PAGE_TOKENS ? l->n_pages * KV_PAGE_TOKENS : DEPTH_MAX;
 
-    *p = (struct probe){.device = d,
-                        .depth = most < l->max_context ? most : l->max_context};
+    *p = (struct probe){.device = d, .depth = most < l->max_context ? most : l->max_context};
     p->step.rows = calloc(ROWS_MAX, sizeof p->step.rows[0]);
     p->step.sequences = calloc(1, sizeof p->step.sequences[0]);
     p->step.pages = calloc(sequence_pages_for(p->depth), sizeof p->step.pages[0]);

@@ -96,9 +96,8 @@ void engine_process_learn_cost(struct engine_process *p)
 static enum status open_scheduler(struct engine_process *p)
 {
     const struct scheduler_config cfg = scheduler_config(p);
-    const struct cache_domain cache = {.revision = p->model->revision,
-                                       .kv_type = p->cfg.kv_type,
-                                       .mode = p->cfg.mode};
+    const struct cache_domain cache = {
+        .revision = p->model->revision, .kv_type = p->cfg.kv_type, .mode = p->cfg.mode};
     enum status s;
 
     s = jobs_init(&p->jobs, p->tokenizer, &cache);

@@ -72,7 +72,8 @@ struct rig {
     uint32_t company_at[SEQUENCES]; /* tokens that each of the others has */
     struct device_step step;
     struct step_result results[ROWS];
-    uint32_t n_results;
+    struct token_logprob tops[ROWS * TOP_LOGPROBS_MAX];
+    struct step_output output; /* into the two above */
 };
 
 /* The request, as one run of it goes. */
@@ -100,9 +101,11 @@ static void set_tables(struct rig *r)
 static void set_sampling(struct rig *r)
 {
     const struct sampling s = {.temperature = 0.9f, .top_p = 0.95f, .seed = 77};
+    const int32_t prompt = 0;
 
+    r->output = (struct step_output){.results = r->results, .tops = r->tops};
     for (uint32_t i = 0; i < SEQUENCES; i++)
-        r->device->ops->slot_set(r->device, i, &s);
+        assert_int_equal(r->device->ops->slot_set(r->device, i, &s, &prompt, 1, 1), ST_OK);
 }
 
 static void build_model(const struct setting *s, struct buf *file)
@@ -201,7 +204,7 @@ static void begin_step(struct rig *r)
                                    .want_logits = true};
 }
 
-static void add_row(struct rig *r, uint32_t sequence, int32_t id, uint32_t position, bool want)
+static void add_row(struct rig *r, uint32_t sequence, int32_t id, uint32_t position, uint8_t want)
 {
     assert_true(r->step.n_rows < ROWS);
     r->rows[r->step.n_rows++] =
@@ -215,7 +218,7 @@ static void add_request(struct rig *r, struct request *q, uint32_t n)
     q->n_rows = n < q->n - q->at ? n : q->n - q->at;
     r->sequences[q->sequence].output_index = q->n - PROMPT;
     for (uint32_t i = 0; i < q->n_rows; i++)
-        add_row(r, q->sequence, q->ids[q->at + i], q->at + i, true);
+        add_row(r, q->sequence, q->ids[q->at + i], q->at + i, ROW_SAMPLE);
 }
 
 /* n tokens of something else; a sequence that is full begins anew. */
@@ -226,7 +229,7 @@ static void add_company(struct rig *r, uint32_t sequence, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         uint32_t position = r->company_at[sequence]++;
 
-        add_row(r, sequence, some_id(position, 10 + sequence), position, false);
+        add_row(r, sequence, some_id(position, 10 + sequence), position, ROW_NOTHING);
     }
 }
 
@@ -235,7 +238,7 @@ static void run_step(struct rig *r)
     uint64_t ticket;
 
     assert_int_equal(r->device->ops->submit(r->device, &r->step, &ticket), ST_OK);
-    assert_int_equal(r->device->ops->complete(r->device, ticket, r->results, &r->n_results), ST_OK);
+    assert_int_equal(r->device->ops->complete(r->device, ticket, &r->output), ST_OK);
 }
 
 /* Keeps the logits of the request's rows; past its last known id comes the sampled one. */

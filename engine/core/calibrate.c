@@ -5,9 +5,9 @@
 #include "base/clock.h"
 #include "engine/core/sequence.h"
 
-#define ROWS_MAX   32  /* of a measured chunk */
-#define DEPTH_MAX  512 /* tokens before the deepest one */
-#define REPEATS    3   /* the quickest counts: whatever disturbs only makes it slower */
+#define ROWS_MAX   32   /* of a measured chunk */
+#define DEPTH_MAX  2048 /* tokens of the longest sequence; so deep that attention shows */
+#define REPEATS    2    /* the quickest counts: whatever disturbs only makes it slower */
 #define ROWS_LEAST 2
 
 struct probe {
@@ -73,7 +73,8 @@ static enum status run(struct probe *p, uint32_t position, uint32_t n, bool samp
     return s;
 }
 
-static enum status quickest(struct probe *p, uint32_t n, bool samples, int64_t *ns)
+static enum status quickest(struct probe *p, uint32_t position, uint32_t n, bool samples,
+                            int64_t *ns)
 {
     enum status s = ST_OK;
 
@@ -81,7 +82,7 @@ static enum status quickest(struct probe *p, uint32_t n, bool samples, int64_t *
     for (int i = 0; i < REPEATS && s == ST_OK; i++) {
         int64_t took;
 
-        s = run(p, 0, n, samples, &took);
+        s = run(p, position, n, samples, &took);
         *ns = took < *ns ? took : *ns;
         if (clock_mono_ns() > p->deadline_ns)
             break;
@@ -100,21 +101,15 @@ static uint32_t choose_rows(const struct probe *p, const struct calibrate_limits
     return n < most ? (uint32_t)n : most;
 }
 
-/* Chunks of n rows, deeper and deeper, while there is time: what the last took more than the first,
- * per token that it attended to more. */
-static enum status measure_attended(struct probe *p, uint32_t n, int64_t first_ns, uint64_t *out)
+/* n rows at the greatest depth: what they take more than at the beginning, per token that they
+ * attend to more. What lies before them was never computed; nothing is sampled from it. */
+static enum status measure_attended(struct probe *p, uint32_t n, int64_t first_ns, int64_t *out)
 {
-    enum status s = ST_OK;
-    uint32_t position = n;
+    uint32_t position = p->depth - n;
     int64_t took = first_ns;
+    enum status s = position > 0 ? quickest(p, position, n, false, &took) : ST_OK;
 
-    while (s == ST_OK && position + n <= p->depth && clock_mono_ns() < p->deadline_ns) {
-        s = run(p, position, n, false, &took);
-        position += n;
-    }
-    position -= n;
-    *out = position > 0 && took > first_ns ? (uint64_t)(took - first_ns) / ((uint64_t)n * position)
-                                           : 0;
+    *out = position > 0 ? (took - first_ns) / ((int64_t)n * position) : 0;
     return s;
 }
 
@@ -125,22 +120,21 @@ static uint64_t bounded(int64_t ns, uint64_t most)
 
 static enum status measure(struct probe *p, const struct calibrate_limits *l, struct cost *out)
 {
-    int64_t one, sampled, chunk, row;
-    uint64_t attended = 0;
+    int64_t one, sampled, chunk, row, attended = 0;
     enum status s = run(p, 0, 1, true, &one); /* touches weights and buffers, however long */
     uint32_t n;
 
     p->deadline_ns = clock_mono_ns() + CALIBRATE_US * 1000ll;
     if (s == ST_OK)
-        s = quickest(p, 1, false, &one);
+        s = quickest(p, 0, 1, false, &one);
     if (s == ST_OK)
-        s = quickest(p, 1, true, &sampled);
+        s = quickest(p, 0, 1, true, &sampled);
     if (s != ST_OK)
         return s;
     n = choose_rows(p, l, one);
     row = one / 2; /* where a step can't have two rows */
     if (n > 1) {
-        s = quickest(p, n, false, &chunk);
+        s = quickest(p, 0, n, false, &chunk);
         row = (chunk - one) / (n - 1);
     }
     if (s == ST_OK && n > 1)
@@ -148,7 +142,7 @@ static enum status measure(struct probe *p, const struct calibrate_limits *l, st
     row = row < one ? row : one;
     *out = (struct cost){.base_ns = bounded(one - row, COST_NS_MAX),
                          .row_ns = bounded(row, COST_NS_MAX),
-                         .attended_ns = bounded((int64_t)attended, COST_ATTENDED_NS_MAX),
+                         .attended_ns = bounded(attended, COST_ATTENDED_NS_MAX),
                          .logits_ns = bounded(sampled - one, COST_NS_MAX)};
     return s;
 }

@@ -197,7 +197,8 @@ const struct fair_node *fair_tenant(const struct fair *f, uint32_t class, uint64
     return find(&f->classes[class], tenant);
 }
 
-/* Brothers by their counters. In two classes by the distance to each class's own. */
+/* Brothers by their counters: one that was lifted to another's has nothing running yet, and goes
+ * first. In two classes by the distance to each class's own. */
 static int compare(const struct fair_node *a, const struct fair_node *b)
 {
     int64_t lead = fair_lead(a, b);
@@ -205,6 +206,8 @@ static int compare(const struct fair_node *a, const struct fair_node *b)
     if (a->parent != b->parent)
         lead = (int64_t)(a->counter - a->parent->last_chosen) -
                (int64_t)(b->counter - b->parent->last_chosen);
+    else if (lead == 0)
+        lead = (int64_t)a->n_running - (int64_t)b->n_running;
     return lead < 0 ? -1 : lead > 0;
 }
 

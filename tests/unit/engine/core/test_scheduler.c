@@ -71,8 +71,15 @@ static void on_release(void *arg, struct sequence *s)
     j->n_releases++;
 }
 
+static void on_score(void *arg, struct sequence *s, uint32_t position, const struct token_sample *t)
+{
+    (void)arg;
+    assert_in_range(position, 1, s->n_prompt - 1);
+    assert_int_equal(t->id, s->tokens[position]);
+}
+
 static const struct scheduler_events events = {
-    .on_token = on_token, .on_end = on_end, .on_release = on_release};
+    .on_token = on_token, .on_score = on_score, .on_end = on_end, .on_release = on_release};
 
 static void rig_open(struct rig *r, const struct scheduler_config *cfg)
 {
@@ -508,6 +515,133 @@ static void test_a_held_sequence_blocks_nobody(void **state)
     rig_close(&r);
 }
 
+static struct job *submit_like(struct rig *r, const struct job *like, struct sequence *leader)
+{
+    struct job *j = &r->jobs[r->n_jobs];
+
+    memcpy(j->prompt, like->prompt, sizeof j->prompt);
+    j->n_prompt = like->n_prompt;
+    j->sequence.max_tokens = like->sequence.max_tokens;
+    j->sequence.tenant = like->sequence.tenant;
+    j->sequence.cache = like->sequence.cache;
+    j->sequence.sampling.seed = r->n_jobs + 1;
+    j->sequence.leader = leader;
+    assert_int_equal(scheduler_submit(r->scheduler, &j->sequence, j->prompt, j->n_prompt, 0),
+                     ST_OK);
+    r->n_jobs++;
+    return j;
+}
+
+/* A first request, and one of the same prompt when it is done: what the second found cached. */
+static uint32_t cached_of_second(bool prefix_cache, bool want_scores)
+{
+    const struct cache_domain domain = {.salt = {1}, .revision = "r"};
+    struct scheduler_config cfg = roomy;
+    struct job *first, *second;
+    uint32_t cached;
+    struct rig r;
+
+    cfg.prefix_cache = prefix_cache;
+    cfg.prefix_cache_permille = 1000;
+    rig_open(&r, &cfg);
+    r.jobs[0].sequence.cache = &domain;
+    first = submit(&r, 48, 4, 1);
+    run_all(&r);
+    r.jobs[1].sequence.sampling.want_prompt_logprobs = want_scores;
+    second = submit_like(&r, first, NULL);
+    run_all(&r);
+    cached = second->sequence.cached_tokens;
+    check_output(&r, second);
+    rig_close(&r);
+    return cached;
+}
+
+static void test_a_prompt_is_found_up_to_its_last_token(void **state)
+{
+    (void)state;
+    assert_int_equal(cached_of_second(true, false), 32); /* the third page holds the last token */
+    assert_int_equal(cached_of_second(false, false), 0);
+    assert_int_equal(cached_of_second(true, true), 0);
+}
+
+static void test_without_the_cache_choices_share_and_others_do_not(void **state)
+{
+    const struct cache_domain domain = {.salt = {1}, .revision = "r"};
+    struct job *leader, *choice, *other;
+    struct rig r;
+
+    (void)state;
+    rig_open(&r, &roomy);
+    r.jobs[0].sequence.cache = &domain;
+    leader = submit(&r, 48, 20, 1);
+    choice = submit_like(&r, leader, &leader->sequence);
+    other = submit_like(&r, leader, NULL);
+    run_all(&r);
+    assert_int_equal(choice->sequence.cached_tokens, 32);
+    assert_int_equal(other->sequence.cached_tokens, 0);
+    rig_close(&r);
+}
+
+static void test_a_tenants_part_of_the_queue_is_bounded(void **state)
+{
+    struct sequence q = {.tenant = 1, .max_tokens = 1};
+    struct scheduler_config cfg = roomy;
+    int32_t prompt[1] = {0};
+    struct rig r;
+
+    (void)state;
+    cfg.tenant_queue_max = 2;
+    rig_open(&r, &cfg);
+    submit(&r, 1, 1, 1);
+    submit(&r, 1, 1, 1);
+    assert_int_equal(scheduler_submit(r.scheduler, &q, prompt, 1, 0), ST_OVERLOADED);
+    submit(&r, 1, 1, 2);
+    run_all(&r);
+    rig_close(&r);
+}
+
+static void test_retry_after_grows_with_the_queue(void **state)
+{
+    struct scheduler_config cfg = roomy;
+    int64_t one, many;
+    struct rig r;
+
+    (void)state;
+    cfg.cost = (struct cost){.base_ns = 20000000, .row_ns = 5000000};
+    rig_open(&r, &cfg);
+    assert_int_equal(scheduler_retry_after_ms(r.scheduler, 1), 1000);
+    for (int i = 0; i < 4; i++)
+        submit(&r, 60, 60, 1);
+    one = scheduler_retry_after_ms(r.scheduler, 1);
+    for (int i = 0; i < 20; i++)
+        submit(&r, 60, 60, 1);
+    many = scheduler_retry_after_ms(r.scheduler, 1);
+    assert_true(one >= 1000 && many > one && many <= 60000);
+    /* Nothing of this tenant waits. */
+    assert_int_equal(scheduler_retry_after_ms(r.scheduler, 2), 1000);
+    run_all(&r);
+    rig_close(&r);
+}
+
+static void test_a_wait_beyond_its_deadline_is_a_timeout(void **state)
+{
+    struct scheduler_config cfg = roomy;
+    struct job *runs, *waits;
+    struct rig r;
+
+    (void)state;
+    cfg.max_sequences = 1;
+    rig_open(&r, &cfg);
+    runs = submit(&r, 4, 10, 1);
+    r.jobs[1].sequence.queue_deadline_us = 1; /* the clock is past it */
+    waits = submit(&r, 4, 10, 1);
+    run_all(&r);
+    assert_int_equal(runs->status, ST_OK);
+    assert_int_equal(waits->status, ST_TIMEOUT);
+    assert_int_equal(waits->n_output, 0);
+    rig_close(&r);
+}
+
 /* ---- random schedules ---- */
 
 static void random_event(struct rig *r)
@@ -590,6 +724,11 @@ int main(void)
         cmocka_unit_test(test_nan_ends_that_sequence_alone),
         cmocka_unit_test(test_a_failed_step_fails_its_sequences_and_leaks_no_page),
         cmocka_unit_test(test_a_held_sequence_blocks_nobody),
+        cmocka_unit_test(test_a_prompt_is_found_up_to_its_last_token),
+        cmocka_unit_test(test_without_the_cache_choices_share_and_others_do_not),
+        cmocka_unit_test(test_a_tenants_part_of_the_queue_is_bounded),
+        cmocka_unit_test(test_retry_after_grows_with_the_queue),
+        cmocka_unit_test(test_a_wait_beyond_its_deadline_is_a_timeout),
         cmocka_unit_test(test_random_schedules_give_what_each_gives_alone),
     };
 

@@ -1,0 +1,64 @@
+#include "engine/core/calibrate.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "tests/lib/fake_device.h"
+
+static enum status measure(const struct calibrate_limits *l, uint64_t fail_every, struct cost *out)
+{
+    const struct device_config cfg = {.max_rows = l->max_rows,
+                                      .max_sequences = 1,
+                                      .max_context = l->max_context,
+                                      .n_pages = l->n_pages};
+    struct device *d;
+    enum status s;
+
+    fake_device_script = (struct fake_device_script){.fail_complete_every = fail_every};
+    assert_int_equal(fake_device_ops.open(&cfg, &d, NULL), ST_OK);
+    s = calibrate(d, l, out);
+    d->ops->close(d);
+    fake_device_script = (struct fake_device_script){0};
+    return s;
+}
+
+static void check(const struct calibrate_limits *l)
+{
+    struct cost c = {.base_ns = UINT64_MAX};
+
+    assert_int_equal(measure(l, 0, &c), ST_OK);
+    assert_true(c.base_ns <= COST_NS_MAX && c.row_ns <= COST_NS_MAX && c.logits_ns <= COST_NS_MAX);
+    assert_true(c.attended_ns <= COST_ATTENDED_NS_MAX);
+}
+
+/* The fake device asserts that no step goes beyond what it was opened with. */
+static void test_steps_stay_within_the_device(void **state)
+{
+    (void)state;
+    check(&(struct calibrate_limits){.max_rows = 96, .max_context = 4096, .n_pages = 300});
+    check(&(struct calibrate_limits){.max_rows = 96, .max_context = 40, .n_pages = 3});
+    check(&(struct calibrate_limits){.max_rows = 2, .max_context = 8, .n_pages = 1});
+    check(&(struct calibrate_limits){.max_rows = 2, .max_context = 1, .n_pages = 1});
+}
+
+static void test_a_device_that_fails_is_reported(void **state)
+{
+    const struct calibrate_limits l = {.max_rows = 96, .max_context = 400, .n_pages = 30};
+    struct cost c;
+
+    (void)state;
+    for (uint64_t every = 1; every <= 4; every++)
+        assert_int_equal(measure(&l, every, &c), ST_INTERNAL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_steps_stay_within_the_device),
+        cmocka_unit_test(test_a_device_that_fails_is_reported),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,248 @@
+/* Who gets how much, and when, on the simulated device: the bounds of docs/scheduling.md. */
+#include "tests/lib/simulation.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "base/log.h"
+
+#define STEP_US 10000
+#define ROW_US  200
+
+static const struct scheduler_config shared = {.max_sequences = 8,
+                                               .prefill_rows = 64,
+                                               .max_context = 200,
+                                               .n_pages = 80,
+                                               .queue_max = 300,
+                                               .depth = 1,
+                                               .step_us = STEP_US,
+                                               .cost = {.base_ns = 2000000, .row_ns = 200000},
+                                               .prefix_cache = true,
+                                               .prefix_cache_permille = 500};
+
+static void open_timed(struct simulation *sim, uint32_t depth, uint32_t n_jobs, uint64_t seed)
+{
+    struct scheduler_config cfg = shared;
+
+    cfg.depth = depth;
+    sim_open(sim, &cfg, n_jobs, seed);
+    fake_device_script.step_us = 2000;
+    fake_device_script.row_us = ROW_US;
+}
+
+static struct sim_job *submit(struct simulation *sim, uint64_t tenant, uint32_t n_prompt,
+                              uint32_t max_tokens)
+{
+    struct sim_job *j = sim_job(sim);
+    enum status status;
+
+    assert_non_null(j);
+    j->sequence.tenant = tenant;
+    j->sequence.max_tokens = max_tokens;
+    sim_prompt(j, n_prompt, 0, 0);
+    assert_true(sim_submit(j, &status));
+    return j;
+}
+
+static uint32_t live_of(const struct simulation *sim, uint64_t tenant)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < sim->n_jobs; i++)
+        n += sim->jobs[i].is_live && sim->jobs[i].sequence.tenant == tenant;
+    return n;
+}
+
+static void cancel_all(struct simulation *sim)
+{
+    for (uint32_t i = 0; i < sim->n_jobs; i++)
+        if (sim->jobs[i].is_live)
+            scheduler_cancel(sim->scheduler, &sim->jobs[i].sequence, ST_CANCELLED, 0);
+    sim_run_all(sim);
+}
+
+static int64_t distance(uint64_t a, uint64_t b)
+{
+    return a > b ? (int64_t)(a - b) : (int64_t)(b - a);
+}
+
+/* Two tenants that always have requests waiting: one of long prompts, one of long outputs. Both
+ * begin with nothing, so that the bound of docs/scheduling.md holds for what each has had. */
+static void backlogged(uint32_t depth, uint64_t seed)
+{
+    const int64_t limit = shared.max_context, slots = shared.max_sequences;
+    const int64_t bound =
+        limit + KV_PAGE_TOKENS + (slots + depth) * (2 * slots + shared.prefill_rows) + 3 * limit;
+    int64_t most = 0;
+    struct simulation sim;
+
+    open_timed(&sim, depth, 64, seed);
+    for (int i = 0; i < 4000; i++) {
+        while (live_of(&sim, 0) < 24)
+            submit(&sim, 0, 100 + sim_random(&sim, 80), 1 + sim_random(&sim, 10));
+        while (live_of(&sim, 1) < 24)
+            submit(&sim, 1, 1 + sim_random(&sim, 20), 40 + sim_random(&sim, 100));
+        assert_true(sim_turn(&sim));
+        most =
+            distance(sim.work[0], sim.work[1]) > most ? distance(sim.work[0], sim.work[1]) : most;
+    }
+    assert_true(most <= bound);
+    assert_true(sim.work[0] > 20 * (uint64_t)bound);
+    cancel_all(&sim);
+    sim_close(&sim);
+}
+
+static void test_backlogged_tenants_stay_within_the_bound(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        backlogged(1, seed);
+        backlogged(2, seed);
+    }
+}
+
+static void test_weights_1_and_3_give_1_and_3_of_the_service(void **state)
+{
+    struct simulation sim;
+
+    (void)state;
+    open_timed(&sim, 1, 64, 7);
+    for (int i = 0; i < 6000; i++) {
+        for (uint64_t tenant = 0; tenant < 2; tenant++)
+            while (live_of(&sim, tenant) < 24) {
+                struct sim_job *j = sim_job(&sim);
+                enum status status;
+
+                j->sequence.tenant = tenant;
+                j->sequence.weight = tenant == 0 ? 1000 : 3000;
+                j->sequence.max_tokens = 1 + sim_random(&sim, 60);
+                sim_prompt(j, 1 + sim_random(&sim, 100), 0, 0);
+                assert_true(sim_submit(j, &status));
+            }
+        assert_true(sim_turn(&sim));
+    }
+    assert_in_range(sim.work[1] * 100 / sim.work[0], 285, 315);
+    cancel_all(&sim);
+    sim_close(&sim);
+}
+
+/* Steps that a prompt takes at half of what a step's time leaves beside a full batch of decodes and
+ * the champion's page. */
+static int64_t own_prefill_us(uint32_t n_prompt)
+{
+    int64_t rows = (STEP_US - 2000) / ROW_US - shared.max_sequences - KV_PAGE_TOKENS;
+    int64_t half = rows / 2, steps = (n_prompt + half - 1) / half;
+
+    return steps * STEP_US;
+}
+
+/* A step may pass its time by the page that its first prompt always gets. */
+static void under_flood(uint32_t depth, uint64_t seed)
+{
+    struct sim_job *victim;
+    struct simulation sim;
+    uint32_t n_prompt;
+    int64_t arrived;
+
+    open_timed(&sim, depth, 140, seed);
+    for (int i = 0; i < 120; i++)
+        submit(&sim, 0, 20 + sim_random(&sim, 150), 20);
+    for (uint32_t i = 30 + sim_random(&sim, 60); i > 0; i--)
+        assert_true(sim_turn(&sim));
+    n_prompt = 1 + sim_random(&sim, 100);
+    arrived = sim_now_us(&sim);
+    victim = submit(&sim, 1, n_prompt, 1);
+    while (victim->first_token_us == 0)
+        assert_true(sim_turn(&sim));
+    assert_true(victim->first_token_us - arrived <=
+                own_prefill_us(n_prompt) + 2 * (STEP_US + KV_PAGE_TOKENS * ROW_US));
+    cancel_all(&sim);
+    sim_close(&sim);
+}
+
+static void test_a_flood_moves_anothers_first_token_by_a_step_and_a_preemption(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        under_flood(1, seed);
+        under_flood(2, seed);
+    }
+}
+
+/* ---- ten thousand ---- */
+
+static void mixed_request(struct simulation *sim, uint64_t *shape)
+{
+    uint64_t tokens = sim->random;
+    struct sim_job *j = sim_job(sim);
+    enum status status;
+    uint32_t n, common;
+
+    sim->random = *shape;
+    j->sequence.tenant = sim_random(sim, 4);
+    j->sequence.adapter = sim_random(sim, SIM_ADAPTERS);
+    j->sequence.max_tokens = sim_random(sim, 40);
+    j->sequence.masked = sim_random(sim, 8) == 0;
+    j->stops = sim_random(sim, 2) == 0;
+    n = 1 + sim_random(sim, 120);
+    common = sim_random(sim, 64);
+    *shape = sim->random;
+    sim->random = tokens;
+    sim_prompt(j, n, common, 0);
+    assert_true(sim_submit(j, &status));
+}
+
+/* Simulated time for a thousand requests whose shapes come from the same seed. */
+static int64_t thousand(struct simulation *sim, uint64_t shape)
+{
+    int64_t from = sim_now_us(sim);
+    uint32_t submitted = 0;
+    uint64_t ended = sim->n_ended;
+
+    while (sim->n_ended - ended < 1000) {
+        uint32_t live = live_of(sim, 0) + live_of(sim, 1) + live_of(sim, 2) + live_of(sim, 3);
+        struct sim_job *j = &sim->jobs[sim_random(sim, sim->n_jobs)];
+
+        for (; live < 24 && submitted < 1000; live++, submitted++)
+            mixed_request(sim, &shape);
+        if (j->is_live && j->n_ends == 0 && sim_random(sim, 40) == 0)
+            scheduler_cancel(sim->scheduler, &j->sequence, ST_CANCELLED, sim_now_us(sim));
+        sim_turn(sim);
+    }
+    return sim_now_us(sim) - from;
+}
+
+static void test_the_last_thousand_of_ten_is_as_quick_as_the_first(void **state)
+{
+    struct scheduler_stats st;
+    struct simulation sim;
+    int64_t first = 0, last = 0;
+
+    (void)state;
+    open_timed(&sim, 2, 40, 11);
+    for (int i = 0; i < 10; i++) {
+        last = thousand(&sim, 5);
+        first = i == 0 ? last : first;
+    }
+    scheduler_stats(sim.scheduler, &st);
+    sim_run_all(&sim);
+    assert_int_equal(sim.n_ended, 10000);
+    assert_true(st.prefix_hit_tokens > 0);
+    assert_in_range(last * 100 / first, 95, 105);
+    sim_close(&sim);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_backlogged_tenants_stay_within_the_bound),
+        cmocka_unit_test(test_weights_1_and_3_give_1_and_3_of_the_service),
+        cmocka_unit_test(test_a_flood_moves_anothers_first_token_by_a_step_and_a_preemption),
+        cmocka_unit_test(test_the_last_thousand_of_ten_is_as_quick_as_the_first),
+    };
+
+    log_init("test", LOG_ERROR + 1);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -101,7 +101,7 @@ const struct config_key config_keys[] = {
                "Jobs of one tenant that may wait in the engine. 0: `engine.queue_max` alone."),
     ENGINE_INT("engine.step_ms", engine_step_ms, "50", 0, 10000,
                "Time that a step may take by the engine's own prediction: prompts get what the "
-               "running streams leave of it, and at least 16 tokens. 0: only "
+               "running streams leave of it, and at least a quarter. 0: only "
                "`engine.prefill_rows` bounds it."),
     ENGINE_INT("engine.age_up_ms", engine_age_up_ms, "10000", 0, 3600000,
                "A request that waits so long counts as one of the next higher priority class. 0: "

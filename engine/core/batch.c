@@ -7,9 +7,10 @@
 
 #include "engine/core/scheduler_state.h"
 
-/* Rows of a prompt that a step takes however long it is: otherwise a batch of slow decodes would
- * keep every prompt out. One page. */
-#define CHUNK_MIN KV_PAGE_TOKENS
+/* Rows of a prompt that a step takes however long its decodes are, which would else keep every
+ * prompt out: what this part of the step's time pays for, at most a page, at least one. */
+#define CHUNK_MIN_PART 4
+#define CHUNK_MIN_MOST KV_PAGE_TOKENS
 
 /* Admissions ahead of what is left over, for one who is first and one who is shortest. */
 #define URGENT_MAX 2
@@ -69,6 +70,14 @@ static bool is_before(const struct sequence *a, const struct sequence *b)
     return order != 0 ? order < 0 : a->age < b->age;
 }
 
+static uint32_t chunk_min(const struct scheduler *s, const struct sequence *q)
+{
+    uint32_t n =
+        cost_rows_in(&s->cfg.cost, q->n_computed, CHUNK_MIN_MOST, step_ns(s) / CHUNK_MIN_PART);
+
+    return n > 1 ? n : 1;
+}
+
 static struct sequence *first_prompt(const struct scheduler *s)
 {
     struct sequence *first = NULL;
@@ -94,10 +103,11 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* As many rows as `rows` and `ns` allow; but `at_least` so many, where the step has them. */
+/* As many rows as `rows` and `ns` allow; where it is `assured`, no fewer than chunk_min. */
 static void plan_chunk(struct scheduler *s, struct sequence *q, uint32_t rows, int64_t ns,
-                       uint32_t at_least)
+                       bool assured)
 {
+    uint32_t at_least = assured ? chunk_min(s, q) : 0;
     uint32_t left = sequence_rows_left(q), n = 0;
 
     if (ns > 0)
@@ -134,7 +144,7 @@ static bool admit_and_plan(struct scheduler *s, struct sequence *q, bool plan_al
         if (plan_decode(s, q))
             s->budget.rows--;
     } else if (plan_all) {
-        plan_chunk(s, q, s->budget.rows, s->budget.ns, has_chunk(s) ? 0 : CHUNK_MIN);
+        plan_chunk(s, q, s->budget.rows, s->budget.ns, !has_chunk(s));
     }
     return true;
 }
@@ -174,13 +184,12 @@ static void plan_prompts(struct scheduler *s)
     if (first == NULL)
         return;
     if (shortest != first)
-        plan_chunk(s, shortest, s->budget.rows / 2, s->budget.ns / 2,
-                   shortest == c ? CHUNK_MIN : 0);
+        plan_chunk(s, shortest, s->budget.rows / 2, s->budget.ns / 2, shortest == c);
     if (c != NULL && c != first && c->state == SEQUENCE_RUNNING && is_prefilling(c))
-        plan_chunk(s, c, 0, 0, CHUNK_MIN);
-    plan_chunk(s, first, s->budget.rows, s->budget.ns, CHUNK_MIN);
+        plan_chunk(s, c, 0, 0, true);
+    plan_chunk(s, first, s->budget.rows, s->budget.ns, true);
     while (has_budget(s) && (first = first_prompt(s)) != NULL) {
-        plan_chunk(s, first, s->budget.rows, s->budget.ns, 0);
+        plan_chunk(s, first, s->budget.rows, s->budget.ns, false);
         if (first->n_planned == 0)
             return;
     }

@@ -110,7 +110,7 @@ static const struct {
     {OPT_QUEUE_MAX, 1, 1 << 20, 1024},
     {OPT_KV_MB, 0, 1 << 20, 0},
     {OPT_TENANT_QUEUE_MAX, 0, 1 << 20, 256},
-    {OPT_STEP_MS, 0, 10000, 50},
+    {OPT_STEP_MS, 0, 10000, 100},
     {OPT_AGE_UP_MS, 0, 3600000, 10000},
     {OPT_PREFIX_CACHE_SHARE, 0, 1000, 500},
 };

@@ -99,7 +99,7 @@ const struct config_key config_keys[] = {
                "Jobs that may wait in the engine; more are answered with 503."),
     ENGINE_INT("engine.tenant_queue_max", engine_tenant_queue_max, "256", 0, 1 << 20,
                "Jobs of one tenant that may wait in the engine. 0: `engine.queue_max` alone."),
-    ENGINE_INT("engine.step_ms", engine_step_ms, "50", 0, 10000,
+    ENGINE_INT("engine.step_ms", engine_step_ms, "100", 0, 10000,
                "Time that a step may take by the engine's own prediction: prompts get what the "
                "running streams leave of it, and at least a quarter. 0: only "
                "`engine.prefill_rows` bounds it."),

@@ -40,7 +40,7 @@ static const char usage_text[] =
     "  --prefill-rows N   prompt tokens in a step, beside the decodes (default 64)\n"
     "  --queue-max N      jobs that may wait (default 1024)\n"
     "  --tenant-queue-max N  jobs of one tenant that may wait (default 256; 0: no bound)\n"
-    "  --step-ms N        predicted time of a step (default 50; 0: rows alone bound it)\n"
+    "  --step-ms N        predicted time of a step (default 100; 0: rows alone bound it)\n"
     "  --age-up-ms N      waiting so long lifts a job by a class (default 10000; 0: never)\n"
     "  --prefix-cache X   on (default) or off\n"
     "  --prefix-cache-share N  thousandths of all pages that a tenant may keep (default 500)\n"

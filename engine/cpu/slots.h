@@ -10,7 +10,6 @@
 
 #include "base/status.h"
 #include "engine/core/history.h"
-#include "engine/sampling.h"
 
 struct slot {
     struct sampling sampling; /* its lists are the two below */

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "engine/core/history.h"
+#include "engine/core/sampler.h"
 
 struct slot {
     struct sampling sampling; /* its lists are the two below */

@@ -231,12 +231,11 @@ def test_a_stop_id_ends_and_is_not_sent(stack, sdk):
 
 
 def test_min_tokens_puts_the_end_off(stack, sdk):
-    short = chat(sdk, messages=[{"role": "user", "content": "Say only: hi"}], temperature=0, max_tokens=100)
-    assert short.choices[0].finish_reason == "stop"
-    least = short.usage.completion_tokens + 10
-    longer = chat(sdk, messages=[{"role": "user", "content": "Say only: hi"}], temperature=0, max_tokens=100,
-                  extra_body={"min_tokens": least})
-    assert longer.usage.completion_tokens >= least
+    end = {"2": 100}  # <|im_end|> comes as soon as it may
+    short = chat(sdk, temperature=0, max_tokens=100, logit_bias=end)
+    assert (short.choices[0].finish_reason, short.usage.completion_tokens) == ("stop", 1)
+    longer = chat(sdk, temperature=0, max_tokens=100, logit_bias=end, extra_body={"min_tokens": 10})
+    assert (longer.choices[0].finish_reason, longer.usage.completion_tokens) == ("stop", 11)
 
 
 @pytest.mark.parametrize("penalty", [{"frequency_penalty": 2}, {"presence_penalty": 2},

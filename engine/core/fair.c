@@ -22,6 +22,7 @@ static uint64_t active_minimum(const struct fair_node *parent)
     for (const struct fair_node *n = parent->first; n != NULL; n = n->next)
         if (n->n_ready > 0 && (least == NULL || fair_lead(n, least) < 0))
             least = n;
+    assert(least != NULL);
     return least->counter;
 }
 
@@ -45,13 +46,27 @@ static struct fair_node *add_child(struct fair_node *parent, uint64_t id)
     return n;
 }
 
+static void free_children(struct fair_node *parent)
+{
+    struct fair_node *next;
+
+    for (struct fair_node *n = parent->first; n != NULL; n = next) {
+        next = n->next;
+        assert(n->n_live == 0 && n->n_waiting == 0 && n->n_running == 0 && n->n_pages == 0);
+        free_children(n);
+        free(n);
+    }
+    parent->first = parent->last = NULL;
+    parent->n_idle = 0;
+}
+
 static void remove_child(struct fair_node *n)
 {
     struct fair_node *parent = n->parent;
 
     assert(n->n_live == 0 && n->n_waiting == 0 && n->n_running == 0 && n->n_pages == 0);
-    while (n->first != NULL)
-        remove_child(n->first);
+    assert((n->prev == NULL) == (parent->first == n));
+    free_children(n);
     *(n->prev != NULL ? &n->prev->next : &parent->first) = n->next;
     *(n->next != NULL ? &n->next->prev : &parent->last) = n->prev;
     parent->n_idle--;
@@ -61,8 +76,7 @@ static void remove_child(struct fair_node *n)
 void fair_dispose(struct fair *f)
 {
     for (uint32_t i = 0; i < PRIORITY_CLASSES; i++)
-        while (f->classes[i].first != NULL)
-            remove_child(f->classes[i].first);
+        free_children(&f->classes[i]);
 }
 
 /* A few hundred tenants at most have requests in one engine: a walk is quick. */
@@ -90,8 +104,10 @@ static void forget_idle(struct fair_node *parent)
     while (parent->n_idle > FAIR_IDLE_MAX) {
         least = NULL;
         for (struct fair_node *n = parent->first; n != NULL; n = n->next)
+            /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): remove_child took it off the list */
             if (n->n_live == 0 && (least == NULL || fair_lead(n, least) < 0))
                 least = n;
+        assert(least != NULL);
         remove_child(least);
     }
 }
@@ -134,6 +150,7 @@ void fair_leave(struct fair_node *project)
 {
     struct fair_node *tenant = project->parent, *class = tenant->parent;
 
+    assert(class != NULL);
     for (struct fair_node *n = project; n != NULL; n = n->parent) {
         assert(n->n_live > 0);
         if (--n->n_live == 0 && n->parent != NULL)

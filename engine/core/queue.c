@@ -48,15 +48,18 @@ void queue_push(struct queue *w, struct sequence *q)
 
 void queue_remove(struct queue *w, struct sequence *q)
 {
-    sequence_unlink(&q->project_node->waiting, q);
-    for (struct fair_node *n = q->project_node; n != NULL; n = n->parent) {
+    struct fair_node *project = q->project_node;
+
+    assert(project != NULL);
+    sequence_unlink(&project->waiting, q);
+    for (struct fair_node *n = project; n != NULL; n = n->parent) {
         n->n_waiting--;
         n->waiting_ns -= q->waiting_ns;
     }
     w->work_ns -= q->waiting_ns;
     --*count_of(w, q);
-    if (q->project_node->waiting.first == NULL)
-        fair_set_ready(q->project_node, false);
+    if (project->waiting.first == NULL)
+        fair_set_ready(project, false);
 }
 
 uint32_t queue_level(const struct queue *w, const struct sequence *q, int64_t now_us)
@@ -116,7 +119,7 @@ struct sequence *queue_oldest_preempted(const struct queue *w, int64_t now_us)
         uint32_t level = queue_level(w, q, now_us);
 
         if (q->state != SEQUENCE_PREEMPTED || q->held || level > best ||
-            (level == best && oldest->age < q->age))
+            (oldest != NULL && level == best && oldest->age < q->age))
             continue;
         oldest = q;
         best = level;

@@ -82,6 +82,13 @@ static uint32_t most_distinct(const struct slots *s)
     return s->max_context < s->n_vocab ? s->max_context + 1 : s->n_vocab;
 }
 
+static bool add_token(struct slots *s, struct slot *q, int32_t id, bool is_prompt)
+{
+    if (!in_vocabulary(s, id))
+        return false;
+    return is_prompt ? history_add_prompt(&q->history, id) : history_add_output(&q->history, id);
+}
+
 static enum status fill_history(struct slots *s, struct slot *q, const int32_t *tokens,
                                 uint32_t n_prompt, uint32_t n_tokens)
 {
@@ -92,14 +99,9 @@ static enum status fill_history(struct slots *s, struct slot *q, const int32_t *
     if (st != ST_OK)
         return st;
     history_clear(&q->history);
-    for (uint32_t i = 0; i < n_tokens; i++) {
-        bool added = in_vocabulary(s, tokens[i]) &&
-                     (i < n_prompt ? history_add_prompt(&q->history, tokens[i])
-                                   : history_add_output(&q->history, tokens[i]));
-
-        if (!added)
+    for (uint32_t i = 0; i < n_tokens; i++)
+        if (!add_token(s, q, tokens[i], i < n_prompt))
             return ST_INVALID;
-    }
     q->has_penalties = true;
     return ST_OK;
 }

@@ -24,7 +24,7 @@ def prompt(i):
 
 def one(stack, key, i, streamed):
     sdk = openai.OpenAI(api_key=key, base_url=stack.base + "/v1", max_retries=0, timeout=300 * SLOW)
-    args = dict(model=MODEL_ID, messages=[{"role": "user", "content": prompt(i)}], max_tokens=24, seed=i,
+    args = dict(model=MODEL_ID, messages=[{"role": "user", "content": prompt(i)}], max_tokens=40, seed=i,
                 temperature=0.8 if i % 2 else 0, extra_headers={"x-client-request-id": f"load-{i}"})
     if not streamed:
         r = sdk.chat.completions.create(**args)

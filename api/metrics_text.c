@@ -115,7 +115,8 @@ static void put_engine(struct buf *b, const struct metrics_view *v)
     put_one(b, "sluice_engine_kv_pages", "gauge", "KV pages.", s->pages_total);
     put_one(b, "sluice_engine_kv_pages_used", "gauge", "KV pages in use.", s->pages_used);
     put_one(b, "sluice_engine_prompt_tokens_total", "counter",
-            "Prompt tokens computed, again after a preemption, too.", s->prompt_tokens);
+            "Prompt tokens whose prefill is complete, cached ones and each choice of n included.",
+            s->prompt_tokens);
     put_one(b, "sluice_engine_output_tokens_total", "counter", "Tokens sampled.", s->output_tokens);
 }
 

@@ -96,9 +96,11 @@ const struct config_key config_keys[] = {
     ENGINE_INT("engine.kv_mb", engine_kv_mb, "0", 0, 1 << 20,
                "Memory for KV pages, in MiB. 0: four full contexts, or 512 MiB if that is less."),
     ENGINE_INT("engine.queue_max", engine_queue_max, "1024", 1, 1 << 20,
-               "Jobs that may wait in the engine; more are answered with 503."),
+               "Requests that may wait in the engine, each choice of `n` counted; more are "
+               "answered with 503."),
     ENGINE_INT("engine.tenant_queue_max", engine_tenant_queue_max, "256", 0, 1 << 20,
-               "Jobs of one tenant that may wait in the engine. 0: `engine.queue_max` alone."),
+               "Those of one tenant that may wait, counted alike: an `n` above it never fits. 0: "
+               "`engine.queue_max` alone."),
     ENGINE_INT("engine.step_ms", engine_step_ms, "100", 0, 10000,
                "Time that a step may take by the engine's own prediction: prompts get what the "
                "running streams leave of it, and at least a quarter. 0: only "

@@ -197,11 +197,28 @@ static void free_followers(struct sequence *q)
             sequence_leave_leader(f);
 }
 
+/* Choices of a prompt that was never computed have its leader's end: on their own they would run
+ * before the caller could stop them. */
+static void end_followers(struct scheduler *s, struct sequence *q, enum status status,
+                          int64_t now_us)
+{
+    while (q->n_followers > 0) {
+        struct sequence *f = q->project_node->waiting.first;
+
+        while (f->leader != q)
+            f = f->next;
+        scheduler_end(s, f, status, ENGINE_FINISH_NONE, now_us);
+    }
+}
+
 void scheduler_end(struct scheduler *s, struct sequence *q, enum status status,
                    enum engine_finish finish, int64_t now_us)
 {
     assert(q->state != SEQUENCE_ENDED);
-    free_followers(q);
+    if (status == ST_OK || q->prefilled)
+        free_followers(q);
+    else
+        end_followers(s, q, status, now_us);
     sequence_leave_leader(q);
     if (q->state == SEQUENCE_RUNNING)
         leave_running(s, q);

@@ -38,9 +38,9 @@ struct sequence {
         *cache;       /* of its KV pages; lives until on_release; NULL: not shared */
     uint32_t adapter; /* as step_sequence.adapter */
     bool masked;      /* every token is sampled under a mask that events.on_mask gives */
-    /* A further choice of the same prompt: not admitted before the leader's prompt is computed (or
-     * the leader has ended), so that it finds the prompt's pages. Submitted before, and not ended
-     * yet. NULL: none. */
+    /* A further choice of the same prompt: not admitted before the leader's prompt is computed, so
+     * that it finds the prompt's pages; where the leader ends before that, it ends alike. Submitted
+     * before, and not ended yet. NULL: none. */
     struct sequence *leader;
 
     /* The caller's, at any time: while true it gets no rows, since nobody takes its output. */

@@ -642,6 +642,39 @@ static void test_a_wait_beyond_its_deadline_is_a_timeout(void **state)
     rig_close(&r);
 }
 
+/* Else a choice would run, and be paid, beside a request that was turned away. */
+static void test_choices_of_a_prompt_that_never_ran_end_with_their_leader(void **state)
+{
+    static const struct {
+        int64_t deadline_us;
+        uint64_t fail_submit_every;
+        bool cancels;
+        enum status status;
+    } cases[] = {
+        {.deadline_us = 1, .status = ST_TIMEOUT},
+        {.fail_submit_every = 1, .status = ST_INTERNAL},
+        {.cancels = true, .status = ST_CANCELLED},
+    };
+    struct job *leader, *choice;
+    struct rig r;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rig_open(&r, &roomy);
+        fake_device_script.fail_submit_every = cases[i].fail_submit_every;
+        r.jobs[0].sequence.queue_deadline_us = cases[i].deadline_us;
+        leader = submit(&r, 20, 5, 1);
+        choice = submit_like(&r, leader, &leader->sequence);
+        if (cases[i].cancels)
+            scheduler_cancel(r.scheduler, &leader->sequence, ST_CANCELLED, 0);
+        run_all(&r);
+        assert_int_equal(leader->status, cases[i].status);
+        assert_int_equal(choice->status, cases[i].status);
+        assert_int_equal(choice->n_output, 0);
+        rig_close(&r);
+    }
+}
+
 /* ---- random schedules ---- */
 
 static void random_event(struct rig *r)
@@ -729,6 +762,7 @@ int main(void)
         cmocka_unit_test(test_a_tenants_part_of_the_queue_is_bounded),
         cmocka_unit_test(test_retry_after_grows_with_the_queue),
         cmocka_unit_test(test_a_wait_beyond_its_deadline_is_a_timeout),
+        cmocka_unit_test(test_choices_of_a_prompt_that_never_ran_end_with_their_leader),
         cmocka_unit_test(test_random_schedules_give_what_each_gives_alone),
     };
 

@@ -6,7 +6,9 @@
  * sent to another rank. `submit` hands a step over and returns a ticket; `complete` waits for it
  * and gives the sampled ids. A device may run steps asynchronously: an input row may say "the id
  * that row r of ticket t sampled" instead of a literal, so that the host prepares step t+1 while t
- * runs. Sampling state lives in persistent slots. The CPU device computes in `complete`.
+ * runs. Steps take effect in the order of their tickets: a page that a step in flight reads may be
+ * written by the next one. Sampling state lives in persistent slots. The CPU device computes in
+ * `complete`.
  *
  * Invariance (design section 6): the logits and ids of a sequence depend on its own tokens, its
  * slot's sampling and the device's mode only: never on the other rows, on how its prompt was

@@ -66,8 +66,10 @@ LIB := $(B)/libsluice.a
 # A test program per file tests/unit/FOLDER/test_NAME.c, which needs nothing but itself, and
 # tests/integration/FOLDER/test_NAME.c, which starts its own PostgreSQL and Redis; helpers in tests/lib.
 UNIT_SRC := $(wildcard tests/unit/*/test_*.c tests/unit/*/*/test_*.c)
-# engine/text is pure functions of one thread: ThreadSanitizer has nothing to see there, and takes minutes for it.
-UNIT_BIN := $(filter-out $(if $(findstring thread,$(SAN)),$(B)/unit/engine/text/%),$(UNIT_SRC:tests/unit/%.c=$(B)/unit/%))
+# engine/text is pure functions of one thread, and test_invariance compares bits of a device whose threads
+# test_device and test_threads show: ThreadSanitizer has nothing more to see there, and takes minutes for it.
+TSAN_LEAVES_OUT := $(B)/unit/engine/text/% $(B)/unit/engine/cpu/test_invariance
+UNIT_BIN := $(filter-out $(if $(findstring thread,$(SAN)),$(TSAN_LEAVES_OUT)),$(UNIT_SRC:tests/unit/%.c=$(B)/unit/%))
 INTEGRATION_SRC := $(wildcard tests/integration/*/test_*.c)
 INTEGRATION_BIN := $(INTEGRATION_SRC:tests/integration/%.c=$(B)/integration/%)
 # Commands whose objects tests may link (config, the launcher's pure parts): all of app/ but main.

@@ -1,6 +1,6 @@
-/* Measures what steps take on a device, before anything is served: a few steps on pages and a slot
- * that nobody uses yet. Takes about CALIBRATE_US on a device that is fast enough, and on a slow one
- * some steps of a single row. */
+/* Measures what steps take on a device, before the first that serves: a few steps on pages and a
+ * slot that nobody uses yet. Takes about CALIBRATE_US on a device that is fast enough, and on a
+ * slow one some steps of a single row. */
 #ifndef ENGINE_CORE_CALIBRATE_H
 #define ENGINE_CORE_CALIBRATE_H
 

@@ -35,7 +35,7 @@ static void note_progress(struct inference *i, const struct engine_usage *u)
     i->progress_tokens = u->output_tokens;
     i->progress_ms = now;
     billing_progress(i->request->loop->api->parts.billing, &i->request->id, u->prompt_tokens,
-                     u->output_tokens);
+                     u->cached_tokens, u->output_tokens);
 }
 
 static void on_delta(void *arg, const struct engine_delta *d, const struct engine_usage *so_far)

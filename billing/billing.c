@@ -90,11 +90,12 @@ void billing_finish(struct billing *b, struct billing_write *w, const struct bil
 }
 
 void billing_progress(struct billing *b, const struct id *id, int64_t prompt_tokens,
-                      int64_t output_tokens)
+                      int64_t cached_tokens, int64_t output_tokens)
 {
     struct journal_progress p = {.id = *id,
                                  .at_us = clock_wall_us(),
                                  .prompt_tokens = prompt_tokens,
+                                 .cached_tokens = cached_tokens,
                                  .output_tokens = output_tokens};
 
     journal_progress(b->journal, &p);

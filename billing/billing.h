@@ -107,9 +107,10 @@ struct billing_write {
 
 void billing_admit(struct billing *b, struct billing_write *w, const struct billing_admission *a);
 void billing_finish(struct billing *b, struct billing_write *w, const struct billing_final *f);
-/* What was generated so far; every 32 tokens or 1 s (the caller's rhythm). Fire and forget. */
+/* What was generated so far, and the prompt once its prefill is complete (else 0, 0); every 32
+ * tokens or 1 s (the caller's rhythm). Fire and forget. */
 void billing_progress(struct billing *b, const struct id *id, int64_t prompt_tokens,
-                      int64_t output_tokens);
+                      int64_t cached_tokens, int64_t output_tokens);
 
 struct billing_stats {
     uint64_t admitted, finished, posted, replayed;

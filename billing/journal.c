@@ -224,6 +224,8 @@ void journal_submit(struct journal *j, struct billing_write *w)
 
 void journal_progress(struct journal *j, const struct journal_progress *p)
 {
+    if (!journal_progress_is_valid(p))
+        return;
     pthread_mutex_lock(&j->lock);
     if (j->n_progress < PROGRESS_MAX)
         j->progress[j->n_progress++] = *p;

@@ -40,7 +40,7 @@ void journal_close(struct journal *j);
  * final record is kept and written when that is possible: it is not to be submitted again. */
 enum { JOURNAL_WRITE_ADMISSION, JOURNAL_WRITE_FINAL };
 void journal_submit(struct journal *j, struct billing_write *w);
-/* Any thread; dropped when too many wait: the next one says more. */
+/* Any thread; dropped when too many wait (the next one says more) or out of bounds. */
 void journal_progress(struct journal *j, const struct journal_progress *p);
 
 /* The poster's: its rows, and what it got into Postgres. */

@@ -7,7 +7,8 @@
 #include "base/reader.h"
 #include "billing/usage_row.h"
 
-#define VERSION 1
+/* Without cached tokens in progress records. */
+#define VERSION_1 1
 static const char magic[8] = "SLUJRNL";
 
 /* ---- writing ---- */
@@ -17,7 +18,7 @@ void journal_put_head(struct buf *b, const struct journal_head *h)
     size_t at = b->len;
 
     buf_append(b, magic, sizeof magic);
-    buf_put_u32(b, VERSION);
+    buf_put_u32(b, JOURNAL_VERSION);
     buf_put_u32(b, JOURNAL_BLOCK_BYTES);
     buf_put_u64(b, h->generation);
     buf_put_u64(b, h->number);
@@ -136,6 +137,7 @@ void journal_put_progress(struct buf *b, size_t base, const struct journal_stamp
     put_bytes(&p, g->id.bytes, sizeof g->id.bytes);
     put_i64(&p, g->at_us);
     put_i64(&p, g->prompt_tokens);
+    put_i64(&p, g->cached_tokens);
     put_i64(&p, g->output_tokens);
     put_record(b, base, s, JOURNAL_PROGRESS, &p);
 }
@@ -224,15 +226,22 @@ static bool decode_admission(struct reader *r, struct billing_admission *a)
     return !r->failed && usage_admission_is_valid(a);
 }
 
-static bool decode_progress(struct reader *r, struct journal_progress *p)
+bool journal_progress_is_valid(const struct journal_progress *p)
+{
+    return p->at_us >= 0 && p->at_us <= USAGE_TIME_MAX_US && p->prompt_tokens >= 0 &&
+           p->prompt_tokens <= USAGE_TOKENS_MAX && p->cached_tokens >= 0 &&
+           p->cached_tokens <= p->prompt_tokens && p->output_tokens >= 0 &&
+           p->output_tokens <= USAGE_TOKENS_MAX;
+}
+
+static bool decode_progress(struct reader *r, uint32_t version, struct journal_progress *p)
 {
     get_id(r, &p->id);
     p->at_us = get_i64(r);
     p->prompt_tokens = get_i64(r);
+    p->cached_tokens = version == VERSION_1 ? 0 : get_i64(r);
     p->output_tokens = get_i64(r);
-    return !r->failed && p->at_us >= 0 && p->at_us <= USAGE_TIME_MAX_US && p->prompt_tokens >= 0 &&
-           p->prompt_tokens <= USAGE_TOKENS_MAX && p->output_tokens >= 0 &&
-           p->output_tokens <= USAGE_TOKENS_MAX;
+    return !r->failed && journal_progress_is_valid(p);
 }
 
 static bool decode_final(struct reader *r, struct billing_final *f)
@@ -249,7 +258,7 @@ static bool decode_final(struct reader *r, struct billing_final *f)
     return !r->failed && usage_final_is_valid(f);
 }
 
-static bool decode(struct journal_record *out, const uint8_t *payload, size_t len)
+static bool decode(struct journal_record *out, uint32_t version, const uint8_t *payload, size_t len)
 {
     struct reader r;
     bool good = false;
@@ -260,7 +269,7 @@ static bool decode(struct journal_record *out, const uint8_t *payload, size_t le
         good = decode_admission(&r, &out->admission);
         break;
     case JOURNAL_PROGRESS:
-        good = decode_progress(&r, &out->progress);
+        good = decode_progress(&r, version, &out->progress);
         break;
     case JOURNAL_FINAL:
         good = decode_final(&r, &out->final);
@@ -283,8 +292,11 @@ enum status journal_view_init(struct journal_view *v, const void *data, size_t l
     memset(v, 0, sizeof *v);
     reader_init(&r, data, len);
     m = reader_bytes(&r, sizeof magic);
-    if (len < JOURNAL_HEAD_BYTES || memcmp(m, magic, sizeof magic) != 0 ||
-        reader_u32(&r) != VERSION || reader_u32(&r) != JOURNAL_BLOCK_BYTES)
+    if (len < JOURNAL_HEAD_BYTES || memcmp(m, magic, sizeof magic) != 0)
+        return ST_CORRUPT;
+    v->head.version = reader_u32(&r);
+    if ((v->head.version != VERSION_1 && v->head.version != JOURNAL_VERSION) ||
+        reader_u32(&r) != JOURNAL_BLOCK_BYTES)
         return ST_CORRUPT;
     v->head.generation = reader_u64(&r);
     v->head.number = reader_u64(&r);
@@ -359,7 +371,7 @@ enum journal_scan journal_next(struct journal_view *v, struct journal_record *ou
         out->type = f.type;
         out->seq = f.seq;
         if (f.seq == v->next_seq &&
-            decode(out, v->data + v->pos + JOURNAL_RECORD_HEAD_BYTES, f.len)) {
+            decode(out, v->head.version, v->data + v->pos + JOURNAL_RECORD_HEAD_BYTES, f.len)) {
             v->next_seq++;
             v->pos += JOURNAL_RECORD_HEAD_BYTES + (size_t)f.len;
             return SCAN_RECORD;

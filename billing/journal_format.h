@@ -17,6 +17,9 @@
  * disk lost what it had promised; where none does, the bytes were still on their way. What
  * lies before `image_end` was durable before the segment got its name.
  *
+ * Versions: 2 is written. 1 is read too: its progress records have no count of cached tokens, which
+ * is then 0. A segment of a later version is refused, not guessed at.
+ *
  * `prev_end` and `prev_seq` say where the previous segment ends (the rest of it is not to be read)
  * and its last sequence. So a torn tail, or one after a failed fdatasync, is cut for ever by the
  * head of the next segment; and a segment with a successor has exactly one valid reading. */
@@ -31,6 +34,7 @@
 #include "base/status.h"
 #include "billing/billing.h"
 
+#define JOURNAL_VERSION           2
 #define JOURNAL_BLOCK_BYTES       32768
 #define JOURNAL_HEAD_BYTES        72
 #define JOURNAL_RECORD_HEAD_BYTES 36
@@ -44,6 +48,7 @@ enum journal_type {
 };
 
 struct journal_head {
+    uint32_t version; /* set by reading; JOURNAL_VERSION is what gets written */
     uint64_t generation, number, first_seq;
     uint64_t prev_end, prev_seq; /* 0, 0: no segment came before */
     uint64_t image_end;
@@ -52,8 +57,12 @@ struct journal_head {
 struct journal_progress {
     struct id id;
     int64_t at_us;
-    int64_t prompt_tokens, output_tokens;
+    int64_t prompt_tokens; /* 0 until the prompt's prefill is complete, then all of it */
+    int64_t cached_tokens; /* of these, found in the cache at the first admission to the engine */
+    int64_t output_tokens;
 };
+/* Within the bounds of a row; no other is read back. */
+bool journal_progress_is_valid(const struct journal_progress *p);
 
 void journal_put_head(struct buf *b, const struct journal_head *h);
 

@@ -400,6 +400,7 @@ static void interrupt_open(struct journal_writer *j)
                                           .ended_at_us = e->progress.at_us,
                                           .outcome = OUTCOME_INTERRUPTED,
                                           .prompt_tokens = e->progress.prompt_tokens,
+                                          .cached_tokens = e->progress.cached_tokens,
                                           .output_tokens = e->progress.output_tokens,
                                           .ttft_us = -1};
     }

@@ -1,6 +1,7 @@
 /* The journal's reader on any bytes as one segment: it says how far they are good, and every record
  * that it gives is within the bounds that make it postable. An input that begins with 'R' has its
- * checksums put right first, so that the bytes behind them are reached. */
+ * checksums put right first, so that the bytes behind them are reached; 'O' the same, as a segment
+ * of the version before. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -24,6 +25,8 @@ static void check_record(const struct journal_record *rec)
         memcpy(row.admission.price.currency, "USD", 4);
         row.admission.price.output_nanos = USAGE_PRICE_MAX_NANOS;
     }
+    if (rec->type == JOURNAL_PROGRESS && !journal_progress_is_valid(&rec->progress))
+        abort();
     if (rec->type != JOURNAL_ADMISSION && rec->type != JOURNAL_FINAL)
         return;
     buf_init(&b);
@@ -36,21 +39,30 @@ static void put_u64(uint8_t *at, uint64_t v)
     memcpy(at, &v, sizeof v);
 }
 
-/* Gives the head and every record that its length field leads to a right checksum, place,
- * generation and sequence. */
-static void repair(uint8_t *d, size_t len)
+/* A segment's head; the version is its bytes 8 to 11. */
+static void repair_head(uint8_t *d, uint8_t version)
 {
     static const struct journal_head head = {.generation = 1, .number = 1, .first_seq = 1};
-    size_t at = JOURNAL_HEAD_BYTES;
-    uint64_t seq = 1;
     struct buf b;
 
-    if (len < JOURNAL_HEAD_BYTES)
-        return;
     buf_init(&b);
     journal_put_head(&b, &head);
     memcpy(d, b.data, b.len);
     buf_dispose(&b);
+    d[8] = version;
+    put_u64(d + JOURNAL_HEAD_BYTES - 8, XXH3_64bits(d, JOURNAL_HEAD_BYTES - 8));
+}
+
+/* Gives the head and every record that its length field leads to a right checksum, place,
+ * generation and sequence. */
+static void repair(uint8_t *d, size_t len, uint8_t version)
+{
+    size_t at = JOURNAL_HEAD_BYTES;
+    uint64_t seq = 1;
+
+    if (len < JOURNAL_HEAD_BYTES)
+        return;
+    repair_head(d, version);
     while (len - at >= JOURNAL_RECORD_HEAD_BYTES) {
         size_t payload = d[at + 8] | (size_t)d[at + 9] << 8;
         uint32_t place = (uint32_t)at;
@@ -100,8 +112,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     if (copy == NULL)
         return 0;
     memcpy(copy, data + 1, len - 1);
-    if (data[0] == 'R')
-        repair(copy, len - 1);
+    if (data[0] == 'R' || data[0] == 'O')
+        repair(copy, len - 1, data[0] == 'R' ? JOURNAL_VERSION : 1);
     read_segment(copy, len - 1);
     free(copy);
     return 0;

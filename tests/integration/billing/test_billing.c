@@ -649,7 +649,7 @@ static void on_stream(struct billing_write *w)
     if (s->step++ % 2 == 0) {
         struct id id = sample_id(s->n);
 
-        billing_progress(s->b, &id, 10 + s->n, s->n / 2);
+        billing_progress(s->b, &id, 10 + s->n, s->n % 7, s->n / 2);
         f = sample_final(s->n);
         billing_finish(s->b, w, &f);
         return;

@@ -458,31 +458,6 @@ static void posted_rows_are_not_given_out_again(void **state)
     assert_int_equal(rows[0].final.output_tokens, 4);
 }
 
-static void a_request_that_was_open_is_interrupted_with_its_progress(void **state)
-{
-    struct fixture *f = *state;
-    struct journal_progress p = {sample_id(1), INT64_C(1750000000700000), 11, 64};
-    struct usage_row rows[4];
-
-    assert_int_equal(admit(f, 1), ST_OK);
-    journal_progress(f->j, &p);
-    assert_int_equal(admit(f, 2), ST_OK);
-    reopen(f, 1 << 20, 0);
-    assert_int_equal(take_all(f->j, rows, 4), 2);
-    if (rows[0].final.output_tokens == 0) {
-        struct usage_row swap = rows[0];
-
-        rows[0] = rows[1];
-        rows[1] = swap;
-    }
-    assert_int_equal(rows[0].final.outcome, OUTCOME_INTERRUPTED);
-    assert_int_equal(rows[0].final.prompt_tokens, 11);
-    assert_int_equal(rows[0].final.output_tokens, 64);
-    assert_int_equal(rows[0].final.ended_at_us, p.at_us);
-    assert_int_equal(rows[1].final.prompt_tokens, 0);
-    assert_int_equal(usage_row_cost(&rows[1]), 0);
-}
-
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -504,7 +479,6 @@ int main(void)
         TEST(rows_beyond_the_memory_come_from_the_disk_in_order),
         TEST(reading_from_the_disk_survives_the_deletion_of_segments),
         TEST(posted_rows_are_not_given_out_again),
-        TEST(a_request_that_was_open_is_interrupted_with_its_progress),
     };
 
     /* The faults are logged, as they should be. */

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <xxhash.h>
 #include <cmocka.h>
 
 #include "tests/lib/journal_help.h"
@@ -29,7 +30,7 @@ static void build(struct buf *b, unsigned n, bool durable)
     for (unsigned i = 0; i < n; i++, s.seq++) {
         struct billing_admission a = sample_admission(i);
         struct billing_final f = sample_final(i);
-        struct journal_progress p = {sample_id(i), 1750000000500000, 10 + i, i};
+        struct journal_progress p = {sample_id(i), 1750000000500000, 10 + i, i / 2, i};
 
         journal_put_admission(b, 0, &s, &a);
         s.seq++;
@@ -68,6 +69,7 @@ static void assert_same_request(const struct journal_record *rec, unsigned i)
         return;
     case JOURNAL_PROGRESS:
         assert_int_equal(rec->progress.prompt_tokens, 10 + i);
+        assert_int_equal(rec->progress.cached_tokens, i / 2);
         assert_int_equal(rec->progress.output_tokens, i);
         return;
     case JOURNAL_FINAL:
@@ -269,6 +271,26 @@ static void a_record_of_another_generation_is_no_record(void **state)
     buf_dispose(&b);
 }
 
+/* The version is the head's bytes 8 to 11, its checksum the last 8. */
+static void a_later_version_is_refused(void **state)
+{
+    struct journal_head head = {.generation = 1, .number = 1, .first_seq = 1};
+    struct journal_view v;
+    uint64_t sum;
+    struct buf b;
+
+    (void)state;
+    buf_init(&b);
+    journal_put_head(&b, &head);
+    assert_int_equal(journal_view_init(&v, b.data, b.len), ST_OK);
+    assert_int_equal(v.head.version, JOURNAL_VERSION);
+    b.data[8]++;
+    sum = XXH3_64bits(b.data, JOURNAL_HEAD_BYTES - 8);
+    memcpy(b.data + JOURNAL_HEAD_BYTES - 8, &sum, sizeof sum);
+    assert_int_equal(journal_view_init(&v, b.data, b.len), ST_CORRUPT);
+    buf_dispose(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -280,6 +302,7 @@ int main(void)
         cmocka_unit_test(a_hole_in_what_was_not_durable_is_a_torn_tail),
         cmocka_unit_test(damage_in_the_first_content_is_no_torn_tail),
         cmocka_unit_test(a_record_of_another_generation_is_no_record),
+        cmocka_unit_test(a_later_version_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,7 +28,7 @@ static void record_requests(struct journal *j, struct loop *l, unsigned from, un
     for (unsigned i = from; i < to; i++) {
         struct billing_admission a = sample_admission(i);
         struct billing_final f = sample_final(i);
-        struct journal_progress p = {sample_id(i), 1750000000500000, 10 + i, 3};
+        struct journal_progress p = {sample_id(i), 1750000000500000, 10 + i, 0, 3};
 
         assert_int_equal(admit_and_wait(j, l, &a), ST_OK);
         journal_progress(j, &p);

@@ -330,6 +330,8 @@ static void put_billing(struct buf *b, const struct billing_stats *s)
             s->replayed);
     put_one(b, "sluice_journal_commits_total", "counter", "Group commits.", s->commits);
     put_one(b, "sluice_usage_posted_total", "counter", "Usage rows in Postgres.", s->posted);
+    put_one(b, "sluice_usage_dead_letters_total", "counter",
+            "Usage rows that Postgres refused, set aside.", s->set_aside);
     put_one(b, "sluice_usage_unposted", "gauge", "Usage rows not in Postgres yet.", s->unposted);
     put_one(b, "sluice_journal_up", "gauge", "The journal can be written.", s->journal_ok);
     put_one(b, "sluice_postgres_up", "gauge", "Postgres takes usage rows.", s->postgres_ok);

@@ -29,6 +29,8 @@ static const char help[] =
     "  --summary         sums per tenant, model and outcome instead of rows\n"
     "  --json            for programs: rows as JSON lines, the summary and the totals as JSON\n"
     "  --out FILE        into FILE instead of standard output\n"
+    "  --dead-letters    instead: the rows that Postgres refused, a JSON line each\n"
+    "  --retry-dead-letters  post those now, once the cause is gone; 1 when any is left\n"
     "\n"
     "TIME is UTC: 2025-01-31, 2025-01-31T12:00:00Z, or seconds since 1970.\n"
     "The totals of the rows go to standard error.\n";
@@ -37,6 +39,7 @@ struct options {
     const char *config, *conninfo, *out;
     struct usage_report report;
     bool summary, json;
+    bool dead_letters, retry;
 };
 
 /* True with *out when all of `text` is a time. */
@@ -87,6 +90,12 @@ static int use_option(struct options *o, int option)
     case 'j':
         o->json = true;
         return 0;
+    case 'd':
+        o->dead_letters = true;
+        return 0;
+    case 'r':
+        o->retry = true;
+        return 0;
     case 's':
     case 'e':
         if (parse_time(optarg, option == 's' ? &o->report.start_s : &o->report.end_s))
@@ -113,6 +122,8 @@ static bool parse_options(int argc, char **argv, struct options *o, int *rc)
         {"out", required_argument, NULL, 'o'},
         {"summary", no_argument, NULL, 'S'},
         {"json", no_argument, NULL, 'j'},
+        {"dead-letters", no_argument, NULL, 'd'},
+        {"retry-dead-letters", no_argument, NULL, 'r'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
@@ -152,7 +163,28 @@ static void print_totals(const struct usage_totals *t, bool as_json)
             t->mixed_currencies ? "" : t->currency);
 }
 
-static enum status write_usage(const struct options *o, struct pg *pg, int fd, struct reason *why)
+static enum status write_dead_letters(struct pg *pg, int fd, struct reason *why)
+{
+    int64_t n = 0;
+    enum status s = dead_letters_write(pg, fd, &n, why);
+
+    if (s == ST_OK)
+        fprintf(stderr, "total: %" PRId64 " dead letters\n", n);
+    return s;
+}
+
+/* What no report counts must not go unseen. */
+static enum status warn_of_dead_letters(struct pg *pg, struct reason *why)
+{
+    int64_t n = 0;
+    enum status s = dead_letters_count(pg, &n, why);
+
+    if (s == ST_OK && n > 0)
+        fprintf(stderr, "%" PRId64 " more rows were refused by Postgres: see --dead-letters\n", n);
+    return s;
+}
+
+static enum status write_report(const struct options *o, struct pg *pg, int fd, struct reason *why)
 {
     struct usage_report r = o->report;
     struct usage_totals totals;
@@ -167,6 +199,27 @@ static enum status write_usage(const struct options *o, struct pg *pg, int fd, s
     s = usage_report_write(pg, &r, fd, &totals, why);
     if (s == ST_OK)
         print_totals(&totals, o->json);
+    return s;
+}
+
+static enum status write_usage(const struct options *o, struct pg *pg, int fd, struct reason *why)
+{
+    enum status s;
+
+    if (o->dead_letters)
+        return write_dead_letters(pg, fd, why);
+    s = write_report(o, pg, fd, why);
+    return s == ST_OK ? warn_of_dead_letters(pg, why) : s;
+}
+
+static enum status retry_dead_letters(struct pg *pg, struct reason *why)
+{
+    struct dead_letter_retry done;
+    enum status s = dead_letters_retry(pg, &done, why);
+
+    printf("posted %" PRId64 ", refused again %" PRId64 "\n", done.posted, done.refused);
+    if (s == ST_OK && done.refused > 0)
+        s = fail(why, ST_CONFLICT, "Postgres still refuses rows: --dead-letters says why");
     return s;
 }
 
@@ -231,7 +284,7 @@ static enum status run(const struct options *o, struct reason *why)
     if (s == ST_OK)
         s = pg_open(cfg != NULL ? cfg->postgres_conninfo : o->conninfo, &pg, why);
     if (s == ST_OK)
-        s = write_out(o, pg, why);
+        s = o->retry ? retry_dead_letters(pg, why) : write_out(o, pg, why);
     pg_close(pg);
     config_free(cfg);
     return s;

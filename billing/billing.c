@@ -109,6 +109,7 @@ void billing_stats(struct billing *b, struct billing_stats *out)
     *out = (struct billing_stats){.admitted = j.admitted,
                                   .finished = j.finished,
                                   .posted = poster_posted(b->poster),
+                                  .set_aside = poster_set_aside(b->poster),
                                   .replayed = j.replayed,
                                   .unposted = j.unposted,
                                   .commits = j.commits,

@@ -4,7 +4,8 @@
  * blocks with checksums, generation and sequence; admission, progress and final records; final
  * records are durable (fdatasync, group commit) before on_done. It is replayed at start: an
  * admission without a final becomes an `interrupted` row with the last progress record's tokens.
- * Rows are posted in batches; posting again changes nothing (key: id, admitted_at). No floats here.
+ * Rows are posted in batches; posting again changes nothing (key: id, admitted_at). A row that
+ * Postgres refuses becomes a dead letter there and stops nobody. No floats here.
  *
  * billing_* calls are for any loop thread; the journal's thread does all file work. */
 #ifndef BILLING_BILLING_H
@@ -114,7 +115,8 @@ void billing_progress(struct billing *b, const struct id *id, int64_t prompt_tok
 
 struct billing_stats {
     uint64_t admitted, finished, posted, replayed;
-    uint64_t unposted; /* final records that Postgres does not have yet */
+    uint64_t set_aside; /* rows that Postgres refused: dead letters now */
+    uint64_t unposted;  /* final records that Postgres does not have yet */
     uint64_t commits, commit_us_sum;
     bool journal_ok, postgres_ok;
 };
@@ -165,5 +167,21 @@ MUST_CHECK enum status usage_report_write(struct pg *pg, const struct usage_repo
 /* Sums per tenant, model, outcome and currency: format "table" (for people) or "json". */
 MUST_CHECK enum status usage_summary_write(struct pg *pg, const struct usage_report *r, int out_fd,
                                            struct reason *why);
+
+/* ---- dead letters: rows that Postgres refused; blocking, for the command line ---- */
+
+MUST_CHECK enum status dead_letters_count(struct pg *pg, int64_t *n, struct reason *why);
+/* A JSON line for each, in the order of their requests: request_id, refused_at, tried_at, reason,
+ * tries and `row`, a string: the row's bytes, those above 127 as \\ooo. */
+MUST_CHECK enum status dead_letters_write(struct pg *pg, int out_fd, int64_t *n,
+                                          struct reason *why);
+struct dead_letter_retry {
+    int64_t posted, refused; /* rows now, and those that Postgres refuses still */
+};
+/* Tries to post each once more, in a transaction of its own: it is a row or a dead letter after it,
+ * never both or none, however often it's tried and whoever tries at the same time. A failure that
+ * is no row's stops it; *out then counts those before. */
+MUST_CHECK enum status dead_letters_retry(struct pg *pg, struct dead_letter_retry *out,
+                                          struct reason *why);
 
 #endif

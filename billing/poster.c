@@ -5,11 +5,14 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "billing/dead_letter.h"
+#include "billing/usage_insert.h"
 
 /* About 300 KB of JSON: large enough that the commit no longer counts, small enough to repeat. */
 #define BATCH_ROWS 500
@@ -17,24 +20,6 @@
 #define PRICES_MS      2000
 #define BACKOFF_MIN_MS 100
 #define BACKOFF_MAX_MS 2000
-
-/* The row's text comes as JSON of usage_row_put_json; the two stamps travel as text, because a
- * number of seconds would be a float. Posting again changes nothing. */
-static const char insert_sql[] =
-    "INSERT INTO usage_events"
-    " (id, admitted_at, ended_at, tenant_id, project_id, key_id, model, endpoint,"
-    "  client_request_id, stream, outcome, finish_reason, prompt_tokens, cached_tokens,"
-    "  output_tokens, ttft_us, price_id, currency, cost_nanos) "
-    "SELECT id, admitted_at, ended_at, tenant_id, project_id, key_id, model, endpoint,"
-    "       client_request_id, stream, outcome, finish_reason, prompt_tokens, cached_tokens,"
-    "       output_tokens, ttft_us, price_id, currency, cost_nanos"
-    "  FROM jsonb_to_recordset($1::jsonb) AS r("
-    "       id uuid, admitted_at timestamptz, ended_at timestamptz, tenant_id bigint,"
-    "       project_id bigint, key_id bigint, model text, endpoint text, client_request_id text,"
-    "       stream boolean, outcome text, finish_reason text, prompt_tokens bigint,"
-    "       cached_tokens bigint, output_tokens bigint, ttft_us bigint, price_id bigint,"
-    "       currency text, cost_nanos bigint) "
-    "ON CONFLICT (id, admitted_at) DO NOTHING";
 
 /* The month of the stamp and the next, so that the turn of a month waits for nothing. */
 static const char partition_sql[] = "SELECT usage_partition($1::timestamptz), "
@@ -52,13 +37,14 @@ struct poster {
     /* The thread's own: */
     struct pg *pg;
     struct usage_row rows[BATCH_ROWS];
-    size_t n_rows;
+    size_t n_rows, first; /* those before `first` are dealt with */
+    size_t at_once;       /* how many go into one transaction: fewer where one of them is refused */
     struct buf json;
     int months[2]; /* whose partitions are known to be there: years * 12 + months */
     uint64_t posted_seq;
     int64_t prices_due_ms, backoff_ms;
     atomic_bool ok, ready;
-    atomic_uint_least64_t posted;
+    atomic_uint_least64_t posted, set_aside;
 };
 
 static int month_of(int64_t unix_us)
@@ -88,52 +74,92 @@ static enum status ensure_partition(struct poster *p, int64_t unix_us, struct re
     return s;
 }
 
-static void put_batch(struct poster *p)
+static void put_batch(struct poster *p, const struct usage_row *rows, size_t n)
 {
     buf_clear(&p->json);
     buf_putc(&p->json, '[');
-    for (size_t i = 0; i < p->n_rows; i++) {
+    for (size_t i = 0; i < n; i++) {
         if (i > 0)
             buf_putc(&p->json, ',');
-        usage_row_put_json(&p->json, &p->rows[i]);
+        usage_row_put_json(&p->json, &rows[i]);
     }
     buf_putc(&p->json, ']');
 }
 
-static enum status insert_batch(struct poster *p, struct reason *why)
+static enum status insert_batch(struct poster *p, const struct usage_row *rows, size_t n,
+                                struct reason *why)
 {
-    const char *params[] = {buf_cstr(&p->json)};
     enum status s = pg_begin(p->pg, why);
 
     if (s != ST_OK)
         return s;
-    for (size_t i = 0; s == ST_OK && i < p->n_rows; i++)
-        s = ensure_partition(p, p->rows[i].admission.admitted_at_us, why);
+    for (size_t i = 0; s == ST_OK && i < n; i++)
+        s = ensure_partition(p, rows[i].admission.admitted_at_us, why);
     if (s == ST_OK)
-        s = pg_exec(p->pg, insert_sql, 1, params, NULL, why);
+        s = usage_insert(p->pg, buf_cstr(&p->json), why);
     if (s == ST_OK)
         return pg_commit(p->pg, why);
     pg_rollback(p->pg);
+    /* What was made in that transaction is not there. */
+    p->months[0] = p->months[1] = -1;
     return s;
 }
 
-static enum status post_batch(struct poster *p, struct reason *why)
+/* The next n rows need nothing more from the journal. */
+static void settle(struct poster *p, size_t n)
 {
+    p->first += n;
+    p->posted_seq = p->rows[p->first - 1].seq;
+    journal_posted(p->journal, p->posted_seq, n);
+}
+
+/* The next row alone was refused. It goes on from Postgres' side of the journal, where nobody waits
+ * behind it. */
+static enum status set_aside(struct poster *p, const struct reason *refusal, struct reason *why)
+{
+    const struct usage_row *row = &p->rows[p->first];
+    char name[sizeof "req_" + ID_HEX_BYTES] = "req_";
     enum status s;
 
-    put_batch(p);
+    buf_clear(&p->json);
+    usage_row_put_json(&p->json, row);
     if (p->json.failed)
         return ST_NO_MEMORY;
-    s = insert_batch(p, why);
-    if (s != ST_OK) {
-        /* What was made in that transaction is not there. */
-        p->months[0] = p->months[1] = -1;
+    s = dead_letter_put(p->pg, &row->admission.id, &p->json, refusal->text, why);
+    if (s != ST_OK)
         return s;
+    id_to_hex(&row->admission.id, name + strlen(name));
+    log_error(name, "billing.dead_letter", "%s", refusal->text);
+    atomic_fetch_add(&p->set_aside, 1);
+    settle(p, 1);
+    return ST_OK;
+}
+
+/* Posts the next rows. Where one of them is refused, next time half as many are tried, down to that
+ * one alone, which is set aside; then twice as many again. */
+static enum status post_batch(struct poster *p, struct reason *why)
+{
+    const struct usage_row *rows = p->rows + p->first;
+    size_t left = p->n_rows - p->first;
+    size_t n = p->at_once < left ? p->at_once : left;
+    struct reason refusal = {.text = ""};
+    enum status s;
+
+    put_batch(p, rows, n);
+    if (p->json.failed)
+        return ST_NO_MEMORY;
+    s = insert_batch(p, rows, n, &refusal);
+    if (s == ST_OK) {
+        atomic_fetch_add(&p->posted, n);
+        settle(p, n);
+        p->at_once = p->at_once < BATCH_ROWS / 2 ? 2 * p->at_once : BATCH_ROWS;
+        return ST_OK;
     }
-    p->posted_seq = p->rows[p->n_rows - 1].seq;
-    journal_posted(p->journal, p->posted_seq, p->n_rows);
-    atomic_fetch_add(&p->posted, p->n_rows);
-    p->n_rows = 0;
+    if (!usage_is_refused(p->pg, s))
+        return fail(why, s, "%s", refusal.text);
+    if (n == 1)
+        return set_aside(p, &refusal, why);
+    p->at_once = n / 2;
     return ST_OK;
 }
 
@@ -160,6 +186,12 @@ static bool is_past_deadline(struct poster *p)
     return past;
 }
 
+static enum status take_rows(struct poster *p, struct reason *why)
+{
+    p->first = p->n_rows = 0;
+    return row_source_take(journal_rows(p->journal), p->rows, BATCH_ROWS, &p->n_rows, why);
+}
+
 /* Everything that is there to post, batch by batch; a long backlog keeps no price from being seen.
  */
 static enum status post_rows(struct poster *p, struct reason *why)
@@ -168,8 +200,8 @@ static enum status post_rows(struct poster *p, struct reason *why)
 
     do {
         s = refresh_prices(p, why);
-        if (s == ST_OK && p->n_rows == 0)
-            s = row_source_take(journal_rows(p->journal), p->rows, BATCH_ROWS, &p->n_rows, why);
+        if (s == ST_OK && p->first == p->n_rows)
+            s = take_rows(p, why);
         if (s != ST_OK || p->n_rows == 0)
             return s;
         s = post_batch(p, why);
@@ -270,6 +302,7 @@ enum status poster_start(const char *conninfo, int64_t post_ms, struct journal *
     p->journal = journal;
     p->prices = prices;
     p->post_ms = post_ms;
+    p->at_once = BATCH_ROWS;
     p->months[0] = p->months[1] = -1;
     buf_init(&p->json);
     pthread_mutex_init(&p->lock, NULL);
@@ -314,4 +347,9 @@ bool poster_is_ready(const struct poster *p)
 uint64_t poster_posted(const struct poster *p)
 {
     return atomic_load(&p->posted);
+}
+
+uint64_t poster_set_aside(const struct poster *p)
+{
+    return atomic_load(&p->set_aside);
 }

@@ -1,6 +1,7 @@
 /* The poster's thread: rows from the journal into Postgres in batches, and the price list from
  * there. A batch is one transaction and may be sent again: a row that is there already stays as it
- * is. While Postgres is away, one batch and the row source's memory wait; the rest is on the
+ * is. A row that Postgres refuses for its own sake is set aside as a dead letter, and those behind
+ * it go on. While Postgres is away, one batch and the row source's memory wait; the rest is on the
  * journal's disk. */
 #ifndef BILLING_POSTER_H
 #define BILLING_POSTER_H
@@ -23,5 +24,6 @@ void poster_stop(struct poster *p, int64_t deadline_ms);
 bool poster_is_ok(const struct poster *p);    /* the last exchange with Postgres worked */
 bool poster_is_ready(const struct poster *p); /* prices loaded, replayed rows posted */
 uint64_t poster_posted(const struct poster *p);
+uint64_t poster_set_aside(const struct poster *p);
 
 #endif

@@ -34,7 +34,8 @@ const char *usage_outcome_name(enum billing_outcome o);
 
 /* Both parts are valid. Never fails within the bounds above. */
 int64_t usage_row_cost(const struct usage_row *row);
-/* Appends the row as a JSON object whose members are the columns that INSERT in poster.c names. */
+/* Appends the row as a JSON object whose members are the columns that INSERT in usage_insert.c
+ * names. */
 void usage_row_put_json(struct buf *b, const struct usage_row *row);
 
 /* "2025-01-31T23:59:59.000001Z" */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 /* libpq's headers have a type of this name, which nothing here needs. */
@@ -33,6 +34,7 @@ struct pg {
     int64_t backoff_ms, retry_at_ms; /* no attempt to connect before */
     uint64_t session;
     atomic_bool *reachable; /* the pool's, or NULL */
+    char sqlstate[6];       /* of the last refusal */
 };
 
 struct pg_result {
@@ -192,6 +194,11 @@ uint64_t pg_session(const struct pg *p)
     return p->session;
 }
 
+const char *pg_sqlstate(const struct pg *p)
+{
+    return p->sqlstate;
+}
+
 /* ---- statements ---- */
 
 /* SQLSTATE prefixes that differ from ST_INVALID; PostgreSQL's appendix A. */
@@ -234,6 +241,7 @@ static enum status statement_failed(struct pg *p, const PGresult *res, bool is_s
         return away(p, why);
     }
     s = status_of_sqlstate(state);
+    snprintf(p->sqlstate, sizeof p->sqlstate, "%s", state);
     log_write(s == ST_CONFLICT ? LOG_DEBUG : LOG_WARN, NULL, "pg.statement",
               "sqlstate=%s constraint=%s", state, constraint != NULL ? constraint : "none");
     if (is_script)

@@ -45,6 +45,10 @@ const char *pg_text(const struct pg_result *r, int row, int col); /* NULL: SQL n
 int64_t pg_int64(const struct pg_result *r, int row, int col);    /* 0 for SQL null */
 bool pg_bool(const struct pg_result *r, int row, int col);
 
+/* The SQLSTATE of the last statement that the server refused: five characters, or "" for none yet.
+ * Valid until the next statement. */
+const char *pg_sqlstate(const struct pg *p);
+
 /* Sleeps until a NOTIFY arrives (after a LISTEN by pg_exec), `wake_fd` (-1: none) is readable, the
  * connection breaks or timeout_ms pass. True only for a NOTIFY. */
 bool pg_wait_notify(struct pg *p, int64_t timeout_ms, int wake_fd);

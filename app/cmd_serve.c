@@ -9,7 +9,10 @@
 #include "app/config.h"
 #include "app/version.h"
 #include "app/wiring.h"
+#include "base/embedded.h"
 #include "base/log.h"
+#include "store/migrate.h"
+#include "store/pg.h"
 
 static int refuse(const char *what)
 {
@@ -50,6 +53,22 @@ static void wait_for_stop(const sigset_t *stop)
     pthread_sigmask(SIG_UNBLOCK, stop, NULL);
 }
 
+/* Before anything listens or writes: a schema that is not this program's gives wrong rows or none.
+ * A database that is away is no reason not to start (the gateway is not ready until it is back). */
+static enum status check_schema(const struct config *cfg, struct reason *why)
+{
+    struct pg *pg = NULL;
+    enum status st = pg_open(cfg->postgres_conninfo, &pg, why);
+
+    if (st == ST_OK)
+        st = migrate_check(pg, embedded_files, why);
+    pg_close(pg);
+    if (st != ST_UNAVAILABLE)
+        return st;
+    log_warn(NULL, "serve.schema_unchecked", "%s", why->text);
+    return ST_OK;
+}
+
 static int serve(const struct config *cfg)
 {
     struct wiring *w = NULL;
@@ -58,7 +77,9 @@ static int serve(const struct config *cfg)
     sigset_t stop;
 
     block_signals(&stop);
-    st = wiring_open(cfg, &w, &why);
+    st = check_schema(cfg, &why);
+    if (st == ST_OK)
+        st = wiring_open(cfg, &w, &why);
     if (st != ST_OK)
         return fail_to_start(st, &why);
     log_info(NULL, "serve.start",

@@ -229,7 +229,7 @@ enum status migrate_check(struct pg *pg, const struct embedded_file *files, stru
         return s;
     s = read_applied(pg, p, why);
     if (s == ST_OK && p->n_applied < p->n)
-        s = fail(why, ST_CONFLICT, "the database lacks %s: run sluice migrate",
+        s = fail(why, ST_CONFLICT, "the database lacks %s: run sluice migrate --config FILE",
                  p->files[p->n_applied].name);
     free(p);
     return s;

@@ -1,6 +1,7 @@
 """The launcher: progress, restarts, a second run, errors in one sentence, nothing left behind."""
 
 import os
+import re
 import signal
 import socket
 import stat
@@ -8,6 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from conftest import BIN, MODEL, SANITIZED, SLOW, Stack, free_port, wait_for
@@ -151,3 +153,44 @@ def test_one_ctrl_c_that_arrives_twice_is_one(own_stack):
     time.sleep(0.02)
     assert stack.stop() == 0
     assert "killed" not in stack.text()
+
+
+def config_of_another(stack, tmp_path, **replaced):
+    """The stack's configuration for a second gateway: other ports, another journal."""
+    text = stack.config.read_text()
+    for port in (stack.port, stack.tls_port, stack.admin_port):
+        text = text.replace(f"port: {port}", f"port: {free_port()}")
+    text = text.replace("journal_dir: journal", f"journal_dir: {tmp_path}/journal")
+    for name in ("tls.crt", "tls.key", "pepper"):
+        text = text.replace(f": {name}", f": {stack.dir}/{name}")
+    for key, value in replaced.items():
+        text = re.sub(rf"^  {key}: .*$", f"  {key}: {value}", text, flags=re.M)
+    config = tmp_path / "another.yaml"
+    config.write_text(text)
+    return config
+
+
+def test_serve_refuses_a_schema_that_is_not_its_own(own_stack, tmp_path):
+    stack = own_stack.start()
+    config = config_of_another(stack, tmp_path)
+    with stack.database() as db:
+        db.execute("DELETE FROM schema_migrations WHERE version = (SELECT max(version) FROM schema_migrations)")
+    done = stack.cli("serve", "--config", str(config), check=False)
+    assert done.returncode == 1
+    assert "the database lacks" in done.stderr and "run sluice migrate --config" in done.stderr
+    assert not (tmp_path / "journal").exists(), "it had begun"
+
+
+def test_serve_starts_without_a_database_and_is_not_ready(own_stack, tmp_path):
+    stack = own_stack.start()
+    config = config_of_another(stack, tmp_path, conninfo="host=/nowhere dbname=sluice")
+    port = int(re.search(r"^  port: (\d+)", config.read_text(), re.M).group(1))
+    with open(tmp_path / "log", "wb") as log, subprocess.Popen(
+            [str(BIN), "serve", "--config", str(config)], stdout=log, stderr=subprocess.STDOUT) as gateway:
+        try:
+            wait_for("its start", lambda: "serve.start" in (tmp_path / "log").read_text(), 20 * SLOW)
+            assert "serve.schema_unchecked" in (tmp_path / "log").read_text()
+            assert httpx2.get(f"http://127.0.0.1:{port}/readyz").status_code == 503
+        finally:
+            gateway.send_signal(signal.SIGTERM)
+            assert gateway.wait(30 * SLOW) == 0

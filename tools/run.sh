@@ -8,7 +8,9 @@ sh tools/deps.sh run
 # Not the flags of the make that called us: its job server does not reach here.
 unset MAKEFLAGS MFLAGS MAKELEVEL
 make -s all
+dir=${DIR:-var}
 model=${MODEL:-}
-if [ -z "$model" ]; then model=$(sh tools/fetch_model.sh); fi
-exec build/release/sluice up --dir "${DIR:-var}" --model "$model" --port "${PORT:-8080}" \
-    --tls-port "${TLS_PORT:-8443}" --admin-port "${ADMIN_PORT:-9090}"
+# What is not given is as the last start's configuration says.
+if [ -z "$model" ] && [ ! -e "$dir/sluice.yaml" ]; then model=$(sh tools/fetch_model.sh); fi
+exec build/release/sluice up --dir "$dir" ${model:+--model "$model"} ${PORT:+--port "$PORT"} \
+    ${TLS_PORT:+--tls-port "$TLS_PORT"} ${ADMIN_PORT:+--admin-port "$ADMIN_PORT"}

@@ -1,14 +1,19 @@
 #include "app/up/config_write.h"
 
 #include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "app/up/files.h"
 
 /* As billing and the prices' table have room for. */
 #define MODEL_ID_MAX 95
+/* As config_load reads at most. */
+#define FILE_BYTES_MAX (256 << 10)
 
 /* ".Q4_1", ".IQ3_M", ".F16", ".BF16" at the name's end. */
 static bool is_quantization(const char *s)
@@ -50,10 +55,12 @@ void config_model_id(const char *path, char *out, size_t size)
         *dot = '\0';
 }
 
+/* ---- a new file ---- */
+
 /* A YAML scalar in double quotes: any bytes of a path that are UTF-8. */
-static void put_text(struct buf *out, const char *key, const char *text)
+void config_put_quoted(struct buf *out, const char *text)
 {
-    buf_printf(out, "  %s: \"", key);
+    buf_putc(out, '"');
     for (const unsigned char *s = (const unsigned char *)text; *s != '\0'; s++) {
         if (*s == '"' || *s == '\\')
             buf_printf(out, "\\%c", *s);
@@ -62,7 +69,14 @@ static void put_text(struct buf *out, const char *key, const char *text)
         else
             buf_putc(out, (char)*s);
     }
-    buf_puts(out, "\"\n");
+    buf_putc(out, '"');
+}
+
+static void put_text(struct buf *out, const char *key, const char *text)
+{
+    buf_printf(out, "  %s: ", key);
+    config_put_quoted(out, text);
+    buf_putc(out, '\n');
 }
 
 /* The one value that has no quotes: paths in it were quoted for libpq, and it is read by people. */
@@ -74,12 +88,15 @@ static bool is_plain(const char *conninfo)
 void config_put(struct buf *out, const struct config_values *v)
 {
     const struct layout *l = v->layout;
-    char id[MODEL_ID_MAX + 1];
 
-    config_model_id(v->model_path, id, sizeof id);
-    buf_puts(out, "# Written by `sluice up` at every start; every key: docs/config.md.\nmodel:\n");
+    buf_puts(
+        out,
+        "# Written by `sluice up` at its first start. It is yours: a later start changes only\n"
+        "# model.path and model.id (--model), ports (--port and so on), the sockets and\n"
+        "# postgres.conninfo, where they differ from what it runs. Every key: docs/config.md.\n"
+        "model:\n");
     put_text(out, "path", v->model_path);
-    put_text(out, "id", id);
+    put_text(out, "id", v->model_id);
     buf_puts(out, "engine:\n");
     put_text(out, "socket", l->engine_socket);
     buf_printf(out, "server:\n  port: %d\n  tls_port: %d\n", v->port, v->tls_port);
@@ -96,17 +113,56 @@ void config_put(struct buf *out, const struct config_values *v)
     buf_puts(out, "billing:\n  journal_dir: journal\n");
 }
 
+/* ---- the file ---- */
+
+static enum status read_file(const char *path, struct buf *out, struct reason *why)
+{
+    char part[4096];
+    ssize_t n = -1;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    while (fd != -1 && (n = read(fd, part, sizeof part)) > 0 && out->len <= FILE_BYTES_MAX)
+        buf_append(out, part, (size_t)n);
+    if (fd == -1 || n == -1)
+        fail(why, ST_IO, "%s: %s", path, strerror(errno));
+    if (fd != -1)
+        close(fd);
+    if (fd == -1 || n == -1)
+        return ST_IO;
+    return out->len <= FILE_BYTES_MAX ? ST_OK
+                                      : fail(why, ST_TOO_LARGE, "%s: it is too large", path);
+}
+
+static enum status make_text(const char *path, const struct config_values *v, struct buf *old,
+                             struct buf *text, struct reason *why)
+{
+    enum status st = ST_OK;
+
+    if (file_exists(path)) {
+        st = read_file(path, old, why);
+        if (st == ST_OK)
+            st = config_update(text, buf_cstr(old), old->len, v, why);
+    } else {
+        config_put(text, v);
+    }
+    if (st == ST_OK && (old->failed || text->failed))
+        st = fail(why, ST_NO_MEMORY, "out of memory");
+    return st;
+}
+
 enum status config_write(const struct config_values *v, struct reason *why)
 {
     char path[LAYOUT_PATH_MAX];
-    struct buf text;
+    struct buf old, text;
     enum status st;
 
+    buf_init(&old);
     buf_init(&text);
-    config_put(&text, v);
-    st = text.failed ? fail(why, ST_NO_MEMORY, "out of memory")
-                     : file_write(layout_path(v->layout, "sluice.yaml", path), text.data, text.len,
-                                  0600, why);
+    layout_path(v->layout, "sluice.yaml", path);
+    st = make_text(path, v, &old, &text, why);
+    if (st == ST_OK && (old.len != text.len || memcmp(old.data, text.data, text.len) != 0))
+        st = file_write(path, text.data, text.len, 0600, why);
     buf_dispose(&text);
+    buf_dispose(&old);
     return st;
 }

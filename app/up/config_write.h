@@ -1,4 +1,6 @@
-/* The configuration that the launcher writes into its folder at every start. */
+/* The launcher's configuration file: written at the first start, and then people's. A later start
+ * changes only the values that are its own (the model, the sockets and connection of what it runs,
+ * the ports), where they differ, each in its own line; all else, comments too, stays as it is. */
 #ifndef APP_UP_CONFIG_WRITE_H
 #define APP_UP_CONFIG_WRITE_H
 
@@ -11,6 +13,7 @@
 struct config_values {
     const struct layout *layout;
     const char *model_path; /* absolute */
+    const char *model_id;
     const char *conninfo;
     int port, tls_port, admin_port;
 };
@@ -18,9 +21,16 @@ struct config_values {
 /* How clients name a model file: its name in small letters, without ".gguf" and the quantization
  * before it ("SmolLM2-135M-Instruct.Q4_1.gguf": "smollm2-135m-instruct"). */
 void config_model_id(const char *path, char *out, size_t size);
-/* The file's text. */
+/* `text` in double quotes, for YAML. */
+void config_put_quoted(struct buf *out, const char *text);
+/* The text of a new file. */
 void config_put(struct buf *out, const struct config_values *v);
-/* DIR/sluice.yaml, mode 0600. */
+/* `old` (valid YAML of ours, or refused with its line) with the values of v where it has others.
+ * ST_CONFLICT, naming the key: that can't be done in its own line (a section in braces); the caller
+ * refuses rather than write the file anew. Untouched bytes where nothing differs. */
+MUST_CHECK enum status config_update(struct buf *out, const char *old, size_t len,
+                                     const struct config_values *v, struct reason *why);
+/* DIR/sluice.yaml, mode 0600: made, changed, or left alone. */
 MUST_CHECK enum status config_write(const struct config_values *v, struct reason *why);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "app/config.h"
 #include "base/size.h"
 
 static const struct option {
@@ -49,7 +50,7 @@ static bool store(struct up_options *o, const struct option *option, const char 
 
 enum status options_parse(struct up_options *o, int argc, char **argv, struct reason *why)
 {
-    *o = (struct up_options){.port = 8080, .tls_port = 8443, .admin_port = 9090};
+    *o = (struct up_options){.port = -1, .tls_port = -1, .admin_port = -1};
     for (int i = 1; i < argc; i += 2) {
         const struct option *option = find(argv[i]);
 
@@ -62,6 +63,20 @@ enum status options_parse(struct up_options *o, int argc, char **argv, struct re
     }
     if (o->dir == NULL)
         return fail(why, ST_INVALID, "--dir is missing");
+    return ST_OK;
+}
+
+static void complete(int *port, const int64_t *last, int otherwise)
+{
+    if (*port == -1)
+        *port = last != NULL ? (int)*last : otherwise;
+}
+
+enum status options_complete(struct up_options *o, const struct config *last, struct reason *why)
+{
+    complete(&o->port, last != NULL ? &last->port : NULL, 8080);
+    complete(&o->tls_port, last != NULL ? &last->tls_port : NULL, 8443);
+    complete(&o->admin_port, last != NULL ? &last->admin_port : NULL, 9090);
     if (o->port == o->tls_port || o->port == o->admin_port ||
         (o->tls_port != 0 && o->tls_port == o->admin_port))
         return fail(why, ST_INVALID, "the three ports must differ");

@@ -6,8 +6,8 @@
 
 struct up_options {
     const char *dir;
-    const char *model; /* NULL: the one of the last start */
-    int port, tls_port, admin_port;
+    const char *model;              /* NULL: the one of the last start */
+    int port, tls_port, admin_port; /* -1: not given */
 };
 
 #define UP_USAGE                                                                                   \
@@ -16,10 +16,16 @@ struct up_options {
     "  --model       needed at the first start; later the same again\n"                            \
     "  --port        HTTP/1.1 and cleartext HTTP/2 (8080)\n"                                       \
     "  --tls-port    HTTP over TLS (8443; 0: none)\n"                                              \
-    "  --admin-port  health and metrics (9090; 0: none)\n"
+    "  --admin-port  health and metrics (9090; 0: none)\n"                                         \
+    "What is not given is as DIR/sluice.yaml says; what else stands there is kept.\n"
 
 /* Borrows from argv; an option that stands twice has its last value. ST_INVALID says which. */
 MUST_CHECK enum status options_parse(struct up_options *o, int argc, char **argv,
                                      struct reason *why);
+struct config;
+/* Ports that were not given: those of the last start's configuration, or without one (NULL) the
+ * defaults. ST_INVALID: two are the same. */
+MUST_CHECK enum status options_complete(struct up_options *o, const struct config *last,
+                                        struct reason *why);
 
 #endif

@@ -18,7 +18,7 @@ enum status readme_write(const struct layout *l, struct reason *why)
         &text,
         "This folder belongs to `sluice up`. To start over, stop it and remove the folder%s%s.\n"
         "\n"
-        "sluice.yaml       the gateway's and the engine's configuration, written at every start\n"
+        "sluice.yaml       the gateway's and the engine's configuration: yours to edit\n"
         "demo.key          API key of the tenant \"demo\"\n"
         "admin.key         API key that reads every tenant's usage\n"
         "pepper            secret behind all API keys: keep it with the database\n"

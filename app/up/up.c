@@ -15,6 +15,7 @@
 #include "app/up/config_write.h"
 #include "app/up/demo.h"
 #include "app/up/files.h"
+#include "app/up/last_start.h"
 #include "app/up/options.h"
 #include "app/up/postgres.h"
 #include "app/up/probe.h"
@@ -46,35 +47,15 @@ struct up {
     struct child postgres_child, redis_child, engine_child, gateway_child;
     const char *redis_argv[PROCESS_ARGS_MAX];
     const char *engine_argv[8], *gateway_argv[8], *migrate_argv[8];
+    struct config *last; /* of the last start; NULL: this is the first */
     char self[PATH_MAX];
-    char model[PATH_MAX];
-    char model_id[96];
+    struct model_choice model;
     char config[LAYOUT_PATH_MAX];
     char conninfo[POSTGRES_CONNINFO_MAX];
     char readyz[2048]; /* the last answer */
 };
 
 /* ---- before anything starts ---- */
-
-/* The one given, else the one of the last start. */
-static enum status choose_model(struct up *u, struct reason *why)
-{
-    struct config *last = NULL;
-    const char *path = u->options.model;
-    enum status st = ST_OK;
-
-    if (path == NULL) {
-        if (config_load_engine(u->config, &last, NULL) != ST_OK)
-            return fail(why, ST_INVALID, "which model? give --model FILE.gguf");
-        path = last->model_path;
-    }
-    if (realpath(path, u->model) == NULL)
-        st = fail(why, ST_NOT_FOUND, "model %s: %s", path, strerror(errno));
-    config_free(last);
-    if (st == ST_OK)
-        config_model_id(u->model, u->model_id, sizeof u->model_id);
-    return st == ST_OK ? check_model(u->model, why) : st;
-}
 
 static enum status check_ports(const struct up_options *o, struct reason *why)
 {
@@ -172,11 +153,13 @@ static enum status prepare(struct up *u, struct reason *why)
     if (st == ST_OK)
         st = describe(u, why);
     if (st == ST_OK)
+        st = last_start_read(u->config, &u->options, &u->last, why);
+    if (st == ST_OK)
         st = end_orphans(u, why);
     if (st == ST_OK)
         st = check_ports(&u->options, why);
     if (st == ST_OK)
-        st = choose_model(u, why);
+        st = last_start_model(u->options.model, u->last, &u->model, why);
     return st;
 }
 
@@ -185,7 +168,8 @@ static enum status write_files(struct up *u, struct reason *why)
     const struct layout *l = &u->layout;
     char cert[LAYOUT_PATH_MAX], key[LAYOUT_PATH_MAX];
     struct config_values v = {.layout = l,
-                              .model_path = u->model,
+                              .model_path = u->model.path,
+                              .model_id = u->model.id,
                               .conninfo = u->conninfo,
                               .port = u->options.port,
                               .tls_port = u->options.tls_port,
@@ -316,7 +300,7 @@ static enum status start(struct up *u, struct reason *why)
     if (st == ST_OK)
         st = wait_for_gateway(u, why);
     if (st == ST_OK)
-        supervisor_say(&u->supervisor, "ready: %s", u->model_id);
+        supervisor_say(&u->supervisor, "ready: %s", u->model.id);
     return st;
 }
 
@@ -327,7 +311,7 @@ static void print_commands(const struct up *u)
     struct buf text;
 
     buf_init(&text);
-    commands_put(&text, u->layout.dir, u->model_id, u->options.port, u->options.tls_port,
+    commands_put(&text, u->layout.dir, u->model.id, u->options.port, u->options.tls_port,
                  u->options.admin_port);
     fputs(buf_cstr(&text), stdout);
     fflush(stdout);
@@ -383,6 +367,7 @@ int cmd_up(int argc, char **argv)
     log_init("up", LOG_ERROR);
     supervisor_init(&u->supervisor);
     rc = run(u);
+    config_free(u->last);
     free(u);
     return rc;
 }

@@ -43,6 +43,27 @@ def test_a_second_run_is_quick_and_keeps_all(own_stack):
     assert len(stack.wait_rows(2)) == 2
 
 
+def test_edits_of_the_configuration_outlive_a_start(own_stack):
+    stack = own_stack.start()
+    assert stack.stop() == 0
+    text = stack.config.read_text()
+    text = re.sub(r"^  id: .*$", "  id: house-model", text, flags=re.M) + "# ours\nlog:\n  level: debug\n"
+    old_port, stack.port = stack.port, free_port()
+    stack.config.write_text(text.replace(f"  port: {old_port}\n", f"  port: {stack.port}\n"))
+    edited = stack.config.read_text()
+    given = stack.command
+    stack.command = lambda: given()[:4]  # up --dir DIR: nothing else is given
+    stack.start()
+    assert stack.config.read_text() == edited
+    models = stack.get("/v1/models").json()["data"]
+    assert [m["id"] for m in models] == ["house-model"]
+    assert stack.stop() == 0
+    stack.port = free_port()
+    stack.command = lambda: [*given()[:4], "--port", str(stack.port)]
+    stack.start()
+    assert stack.config.read_text() == re.sub(r"^  port: .*$", f"  port: {stack.port}", edited, flags=re.M)
+
+
 @pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_every_process(own_stack, sig):
     stack = own_stack.start()

@@ -160,7 +160,24 @@ static void options_have_defaults_and_the_last_value_counts(void **state)
     assert_null(o.model);
     assert_int_equal(o.port, 1);
     assert_int_equal(o.tls_port, 0);
+    assert_int_equal(options_complete(&o, NULL, &why), ST_OK);
+    assert_int_equal(o.port, 1);
     assert_int_equal(o.admin_port, 9090);
+}
+
+static void a_port_that_is_not_given_is_the_last_start_s(void **state)
+{
+    const struct config last = {.port = 11, .tls_port = 12, .admin_port = 0};
+    const char *argv[] = {"up", "--dir", "a", "--port", "1"};
+    struct up_options o;
+    struct reason why;
+
+    (void)state;
+    assert_int_equal(parse(&o, &why, COUNT_OF(argv), argv), ST_OK);
+    assert_int_equal(options_complete(&o, &last, &why), ST_OK);
+    assert_int_equal(o.port, 1);
+    assert_int_equal(o.tls_port, 12);
+    assert_int_equal(o.admin_port, 0);
 }
 
 static void wrong_options_are_named(void **state)
@@ -178,7 +195,8 @@ static void wrong_options_are_named(void **state)
     assert_int_equal(parse(&o, &why, COUNT_OF(port), port), ST_INVALID);
     assert_non_null(strstr(why.text, "80x"));
     assert_int_equal(parse(&o, &why, COUNT_OF(value), value), ST_INVALID);
-    assert_int_equal(parse(&o, &why, COUNT_OF(same), same), ST_INVALID);
+    assert_int_equal(parse(&o, &why, COUNT_OF(same), same), ST_OK);
+    assert_int_equal(options_complete(&o, NULL, &why), ST_INVALID);
     assert_int_equal(parse(&o, &why, 1, unknown), ST_INVALID);
 }
 
@@ -208,6 +226,7 @@ static void written_configuration_is_read_back_whatever_the_paths(void **state)
                        .redis_socket = "/s: y/redis.sock"};
     struct config_values v = {.layout = &l,
                               .model_path = "/m/\xC3\xA9 'q'\t.gguf",
+                              .model_id = "m",
                               .conninfo = "host='/a b' user=sluice dbname=sluice",
                               .port = 1,
                               .tls_port = 2,
@@ -347,6 +366,7 @@ int main(void)
         cmocka_unit_test(removal_of_a_folder_follows_no_link),
         cmocka_unit_test(second_launcher_on_a_folder_is_refused),
         cmocka_unit_test(options_have_defaults_and_the_last_value_counts),
+        cmocka_unit_test(a_port_that_is_not_given_is_the_last_start_s),
         cmocka_unit_test(wrong_options_are_named),
         cmocka_unit_test(model_id_is_the_file_name_without_its_quantization),
         cmocka_unit_test(written_configuration_is_read_back_whatever_the_paths),

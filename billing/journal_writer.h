@@ -8,15 +8,7 @@
 
 #include "billing/journal.h"
 #include "billing/replay.h"
-
-/* Writes in the order they came. */
-struct write_list {
-    struct billing_write *head, **tail;
-};
-void write_list_init(struct write_list *l);
-void write_list_add(struct write_list *l, struct billing_write *w);
-/* Sends w back to its loop. */
-void write_answer(struct billing_write *w, enum status s);
+#include "billing/write_list.h"
 
 struct journal_writer {
     const struct journal_dir *dir;

@@ -180,7 +180,8 @@ static enum status warn_of_dead_letters(struct pg *pg, struct reason *why)
     enum status s = dead_letters_count(pg, &n, why);
 
     if (s == ST_OK && n > 0)
-        fprintf(stderr, "%" PRId64 " more rows were refused by Postgres: see --dead-letters\n", n);
+        fprintf(stderr, "rows refused by Postgres, set aside: %" PRId64 " (see --dead-letters)\n",
+                n);
     return s;
 }
 

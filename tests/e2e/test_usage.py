@@ -134,3 +134,28 @@ def test_a_report_into_a_device_leaves_it_there(stack, tmp_path):
 def test_a_day_that_is_none_is_refused(stack):
     done = stack.cli("usage", "--config", str(stack.config), "--start", "2025-02-31", check=False)
     assert done.returncode == 2 and "is not a time" in done.stderr
+
+
+def test_a_row_that_postgres_refuses_is_kept_and_posted_later(own_stack):
+    stack = own_stack.start()
+    key = stack.new_key("poison")
+    with stack.database() as db:
+        db.execute("ALTER TABLE usage_events ADD CONSTRAINT ours CHECK (client_request_id <> 'p-1') NOT VALID")
+    for i in range(3):
+        body = {"model": MODEL_ID, "messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 2}
+        r = stack.post("/v1/chat/completions", body, key, headers={"x-client-request-id": f"p-{i}"})
+        assert r.status_code == 200
+    assert {r["client_request_id"] for r in stack.wait_rows(2, "t.name = 'poison'")} == {"p-0", "p-2"}
+    wait_for("its count", lambda: stack.metric("sluice_usage_dead_letters_total") == 1, 5 * SLOW)
+    config = ["--config", str(stack.config)]
+    assert "rows refused by Postgres, set aside: 1" in stack.cli("usage", *config, "--summary").stderr
+    letter = json.loads(stack.cli("usage", *config, "--dead-letters").stdout)
+    assert json.loads(letter["row"])["client_request_id"] == "p-1" and "ours" in letter["reason"]
+    assert f"billing.dead_letter request=req_{letter['request_id']}" in (stack.dir / "log/gateway.log").read_text()
+    assert stack.cli("usage", *config, "--retry-dead-letters", check=False).returncode == 1
+    with stack.database() as db:
+        db.execute("ALTER TABLE usage_events DROP CONSTRAINT ours")
+    assert stack.cli("usage", *config, "--retry-dead-letters").stdout == "posted 1, refused again 0\n"
+    assert stack.cli("usage", *config, "--retry-dead-letters").stdout == "posted 0, refused again 0\n"
+    assert sorted(r["client_request_id"] for r in stack.rows("t.name = 'poison'")) == ["p-0", "p-1", "p-2"]
+    assert stack.cli("usage", *config, "--dead-letters").stdout == ""

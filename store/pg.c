@@ -364,6 +364,7 @@ enum status pg_begin(struct pg *p, struct reason *why)
     enum status s;
 
     assert(!p->in_transaction);
+    p->sqlstate[0] = '\0';
     s = pg_exec(p, "BEGIN", 0, NULL, NULL, why);
     if (s == ST_OK)
         p->in_transaction = true;

@@ -45,8 +45,8 @@ const char *pg_text(const struct pg_result *r, int row, int col); /* NULL: SQL n
 int64_t pg_int64(const struct pg_result *r, int row, int col);    /* 0 for SQL null */
 bool pg_bool(const struct pg_result *r, int row, int col);
 
-/* The SQLSTATE of the last statement that the server refused: five characters, or "" for none yet.
- * Valid until the next statement. */
+/* The SQLSTATE of the last statement that the server refused since the last pg_begin: five
+ * characters, or "" for none. Valid until the next statement. */
 const char *pg_sqlstate(const struct pg *p);
 
 /* Sleeps until a NOTIFY arrives (after a LISTEN by pg_exec), `wake_fd` (-1: none) is readable, the

@@ -112,7 +112,7 @@ void scheduler_cancel(struct scheduler *s, struct sequence *q, enum status statu
 
 /* The next step, or NULL: nothing to do, or not before a step in flight is done. The caller tells
  * the device the sampling of entries whose slot_is_new (and clears it), submits, and answers with
- * scheduler_submitted or scheduler_fail. */
+ * scheduler_submitted or scheduler_fail; scheduler_fail_entry where the device refuses a slot. */
 struct scheduled_step *scheduler_build(struct scheduler *s, int64_t now_us);
 void scheduler_submitted(struct scheduler *s, struct scheduled_step *step, uint64_t ticket);
 /* The oldest step in flight; NULL when there is none. */
@@ -128,6 +128,11 @@ void scheduler_apply(struct scheduler *s, struct scheduled_step *step,
                      const struct step_output *output, int64_t now_us);
 /* The device failed it: its sequences end with ST_INTERNAL. */
 void scheduler_fail(struct scheduler *s, struct scheduled_step *step, int64_t now_us);
+/* Before it was submitted: the device doesn't take this entry's sequence, which ends with
+ * ST_INTERNAL and leaves the step; those after it move down. False: it was the last, and the step
+ * is over. */
+MUST_CHECK bool scheduler_fail_entry(struct scheduler *s, struct scheduled_step *step, uint32_t at,
+                                     int64_t now_us);
 
 void scheduler_stats(const struct scheduler *s, struct scheduler_stats *out);
 

@@ -42,8 +42,9 @@ struct rig {
     const char *says[CHOICES];
     const int32_t *ids[CHOICES];
     size_t n_ids[CHOICES];
-    uint32_t nan_choice, nan_at; /* nan_at 0: none */
-    bool fails;                  /* the device, in the next step */
+    enum status bad_status; /* of samples of bad_choice from bad_at on; ST_OK: none */
+    uint32_t bad_choice, bad_at;
+    bool fails; /* the device, in the next step */
     /* What the gateway heard. */
     struct buf in;
     struct heard heard[CHOICES];
@@ -260,8 +261,8 @@ static void sample(const struct rig *r, const struct scheduled_step *step, uint3
     result->id = in->want == ROW_SCORE ? in->target : pick(r, s->sampling.choice, at);
     result->logprob = -(float)result->id;
     out->tops[out->n * TOP_LOGPROBS_MAX] = (struct token_logprob){result->id + 1, -9.0f};
-    if (r->nan_at != 0 && s->sampling.choice == r->nan_choice && at >= r->nan_at)
-        result->status = ST_INTERNAL;
+    if (s->sampling.choice == r->bad_choice && at >= r->bad_at)
+        result->status = r->bad_status;
     out->n++;
 }
 
@@ -369,14 +370,50 @@ static void test_nan_in_one_choice_ends_them_all_and_costs_nothing(void **state)
 
     (void)state;
     rig_open(&r, 8, 8);
-    r.nan_choice = 1;
-    r.nan_at = 4;
+    r.bad_choice = 1;
+    r.bad_at = 4;
+    r.bad_status = ST_INTERNAL;
     submit(&r, &v);
     run(&r);
     assert_int_equal(r.n_finals, 1);
     assert_int_equal(r.end.status, ST_INTERNAL);
     assert_int_equal(r.end.prompt_tokens + r.end.output_tokens, 0);
     assert_true(r.output_tokens >= 3 * 4 && r.output_tokens <= 3 * 5 + 1);
+    rig_close(&r);
+}
+
+static void test_a_choice_without_an_allowed_token_ends_them_all_and_is_billed(void **state)
+{
+    struct wire_submit v = request(3, 100);
+    struct rig r;
+
+    (void)state;
+    rig_open(&r, 8, 8);
+    r.bad_choice = 1;
+    r.bad_at = 4;
+    r.bad_status = ST_NO_CHOICE;
+    submit(&r, &v);
+    run(&r);
+    assert_int_equal(r.n_finals, 1);
+    assert_int_equal(r.end.status, ST_NO_CHOICE);
+    assert_int_equal(r.end.prompt_tokens, COUNT_OF(prompt));
+    assert_int_equal(r.end.output_tokens, r.output_tokens);
+    assert_in_range(r.output_tokens, 3 * 4, 3 * 5 + 1);
+    rig_close(&r);
+}
+
+static void test_without_an_allowed_first_token_nothing_is_billed(void **state)
+{
+    struct wire_submit v = request(1, 100);
+    struct rig r;
+
+    (void)state;
+    rig_open(&r, 8, 8);
+    r.bad_status = ST_NO_CHOICE;
+    submit(&r, &v);
+    run(&r);
+    assert_int_equal(r.end.status, ST_NO_CHOICE);
+    assert_int_equal(r.end.prompt_tokens + r.end.output_tokens, 0);
     rig_close(&r);
 }
 
@@ -390,8 +427,9 @@ static void test_a_choice_that_is_done_does_not_hide_the_failure_of_another(void
     rig_open(&r, 8, 8);
     r.ids[0] = ends_itself;
     r.n_ids[0] = 1;
-    r.nan_choice = 1;
-    r.nan_at = 4;
+    r.bad_choice = 1;
+    r.bad_at = 4;
+    r.bad_status = ST_INTERNAL;
     submit(&r, &v);
     run(&r);
     assert_int_equal(text_is(&r, 0, "")->finish, ENGINE_FINISH_STOP);
@@ -872,6 +910,8 @@ int main(void)
         cmocka_unit_test(test_each_choice_has_its_text_and_its_finish),
         cmocka_unit_test(test_a_cancel_ends_all_choices_with_one_end),
         cmocka_unit_test(test_nan_in_one_choice_ends_them_all_and_costs_nothing),
+        cmocka_unit_test(test_a_choice_without_an_allowed_token_ends_them_all_and_is_billed),
+        cmocka_unit_test(test_without_an_allowed_first_token_nothing_is_billed),
         cmocka_unit_test(test_a_choice_that_is_done_does_not_hide_the_failure_of_another),
         cmocka_unit_test(test_a_failed_step_ends_all_choices_with_one_end),
         cmocka_unit_test(test_a_queue_without_room_for_all_choices_takes_none),

@@ -73,8 +73,8 @@ static int64_t distance(uint64_t a, uint64_t b)
 static void backlogged(uint32_t depth, uint64_t seed)
 {
     const int64_t limit = shared.max_context, slots = shared.max_sequences;
-    const int64_t bound =
-        limit + KV_PAGE_TOKENS + (slots + depth) * (2 * slots + shared.prefill_rows) + 3 * limit;
+    const int64_t bound = 2 * (limit + KV_PAGE_TOKENS) +
+                          (slots + depth) * (2 * slots + shared.prefill_rows) + 3 * limit;
     int64_t most = 0;
     struct simulation sim;
 
@@ -101,6 +101,44 @@ static void test_backlogged_tenants_stay_within_the_bound(void **state)
         backlogged(1, seed);
         backlogged(2, seed);
     }
+}
+
+/* Rows that were computed again, of a thousand, where pages hold a few of the requests that two
+ * tenants have waiting. */
+static uint64_t again_permille(uint32_t depth, uint64_t seed, bool prefix_cache)
+{
+    struct scheduler_config cfg = shared;
+    struct scheduler_stats st;
+    struct simulation sim;
+    uint64_t permille;
+
+    cfg.depth = depth;
+    cfg.n_pages = 20;
+    cfg.prefix_cache = prefix_cache;
+    sim_open(&sim, &cfg, 64, seed);
+    for (int i = 0; i < 6000; i++) {
+        while (live_of(&sim, 0) < 24)
+            submit(&sim, 0, 100 + sim_random(&sim, 80), 1 + sim_random(&sim, 10));
+        while (live_of(&sim, 1) < 24)
+            submit(&sim, 1, 1 + sim_random(&sim, 20), 40 + sim_random(&sim, 100));
+        assert_true(sim_turn(&sim));
+    }
+    scheduler_stats(sim.scheduler, &st);
+    assert_true(st.preemptions > 100);
+    permille = sim.n_again * 1000 / sim.n_rows;
+    cancel_all(&sim);
+    sim_close(&sim);
+    return permille;
+}
+
+static void test_preemption_costs_at_most_half_of_the_work(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 3; seed++)
+        for (uint32_t depth = 1; depth <= 2; depth++) {
+            assert_in_range(again_permille(depth, seed, false), 0, 500);
+            assert_in_range(again_permille(depth, seed, true), 0, 500);
+        }
 }
 
 static void test_weights_1_and_3_give_1_and_3_of_the_service(void **state)
@@ -238,6 +276,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_backlogged_tenants_stay_within_the_bound),
+        cmocka_unit_test(test_preemption_costs_at_most_half_of_the_work),
         cmocka_unit_test(test_weights_1_and_3_give_1_and_3_of_the_service),
         cmocka_unit_test(test_a_flood_moves_anothers_first_token_by_a_step_and_a_preemption),
         cmocka_unit_test(test_the_last_thousand_of_ten_is_as_quick_as_the_first),

@@ -149,8 +149,9 @@ static bool results_match(const struct scheduled_step *step, const struct step_o
 
 /* Steps leave in the order in which they came; only one that was never submitted may fail while an
  * older one is in flight, and that is the newest. */
-static void leave_flight(struct scheduler *s, struct scheduled_step *step)
+static void leave_flight(struct scheduler *s, struct scheduled_step *step, int64_t now_us)
 {
+    s->left_us = now_us;
     assert(s->n_steps > 0);
     if (step == scheduler_oldest(s))
         s->first_step = (s->first_step + 1) % s->cfg.depth;
@@ -159,6 +160,17 @@ static void leave_flight(struct scheduler *s, struct scheduled_step *step)
     s->n_steps--;
     if (s->n_steps == 0)
         s->drain = false;
+}
+
+/* It began when it was built, or when the one before it was done. */
+static void learn_pace(struct scheduler *s, const struct scheduled_step *step, int64_t now_us)
+{
+    int64_t from = step->built_us > s->left_us ? step->built_us : s->left_us;
+
+    if (now_us <= from)
+        return;
+    pace_learn(&s->pace, step->predicted_ns, (uint64_t)(now_us - from) * 1000);
+    s->cost = pace_cost(&s->pace, &s->cfg.cost);
 }
 
 void scheduler_apply(struct scheduler *s, struct scheduled_step *step,
@@ -171,6 +183,7 @@ void scheduler_apply(struct scheduler *s, struct scheduled_step *step,
         scheduler_fail(s, step, now_us);
         return;
     }
+    learn_pace(s, step, now_us);
     for (uint32_t i = 0; i < step->n_entries; i++) {
         const struct scheduled_entry *e = &step->entries[i];
         uint32_t n = count_wanted(step, e);
@@ -182,7 +195,7 @@ void scheduler_apply(struct scheduler *s, struct scheduled_step *step,
             apply_entry(s, e, &r, n, now_us);
         r.at += n;
     }
-    leave_flight(s, step);
+    leave_flight(s, step, now_us);
 }
 
 static void fail_sequence(struct scheduler *s, struct sequence *q, int64_t now_us)
@@ -198,7 +211,7 @@ void scheduler_fail(struct scheduler *s, struct scheduled_step *step, int64_t no
 {
     for (uint32_t i = 0; i < step->n_entries; i++)
         fail_sequence(s, step->entries[i].sequence, now_us);
-    leave_flight(s, step);
+    leave_flight(s, step, now_us);
 }
 
 /* Takes the entry's rows out; the pages that it named stay in step.pages, unnamed. */
@@ -228,8 +241,9 @@ bool scheduler_fail_entry(struct scheduler *s, struct scheduled_step *step, uint
     struct sequence *q = step->entries[at].sequence;
 
     remove_entry(step, at);
+    step->predicted_ns = 0;
     fail_sequence(s, q, now_us);
     if (step->n_entries == 0)
-        leave_flight(s, step);
+        leave_flight(s, step, now_us);
     return step->n_entries > 0;
 }

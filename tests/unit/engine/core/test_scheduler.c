@@ -99,6 +99,9 @@ static void rig_open(struct rig *r, const struct scheduler_config *cfg)
                                                            .max_sequences = cfg->max_sequences,
                                                            .n_vocab = FAKE_DEVICE_VOCAB}),
                      ST_OK);
+    r->stepper.now_us = fake_device_now_us;
+    r->stepper.clock_arg = r->device;
+    fake_device_set_time(r->device, 1000000);
 }
 
 /* Nothing is left behind, whatever happened. */
@@ -623,6 +626,70 @@ static void test_retry_after_grows_with_the_queue(void **state)
     rig_close(&r);
 }
 
+/* Requests of this length, one after the other, as the history; then what a refusal is told beside a
+ * full batch and a queue. */
+static int64_t retry_after_outputs_of(struct rig *r, uint32_t n_before, uint32_t max_tokens)
+{
+    int64_t ms;
+
+    while (n_before-- > 0) {
+        r->n_jobs = 0;
+        memset(r->jobs, 0, sizeof r->jobs);
+        submit(r, 1, max_tokens, 1);
+        run_all(r);
+    }
+    r->n_jobs = 0;
+    memset(r->jobs, 0, sizeof r->jobs);
+    for (int i = 0; i < 12; i++)
+        submit(r, 1, OUTPUT_MAX, 1);
+    stepper_turn(&r->stepper);
+    ms = scheduler_retry_after_ms(r->scheduler, 1);
+    for (uint32_t i = 0; i < r->n_jobs; i++)
+        scheduler_cancel(r->scheduler, &r->jobs[i].sequence, ST_CANCELLED, 0);
+    run_all(r);
+    return ms;
+}
+
+/* Also where they grow by less than the average counts at a time. */
+static void test_retry_after_follows_the_outputs_that_were(void **state)
+{
+    struct scheduler_config cfg = roomy;
+    int64_t first, shorter, longer;
+    struct rig r;
+
+    (void)state;
+    cfg.cost = (struct cost){.base_ns = 400000000};
+    rig_open(&r, &cfg);
+    first = retry_after_outputs_of(&r, 0, 1);
+    shorter = retry_after_outputs_of(&r, 200, 1);
+    longer = retry_after_outputs_of(&r, 200, 14);
+    assert_true(first > longer && longer > 5 * shorter);
+    rig_close(&r);
+}
+
+/* No request has ended yet; the slowest device, and the fastest. */
+static void test_retry_after_is_bounded_from_the_start(void **state)
+{
+    struct scheduler_config cfg = roomy;
+    struct rig r;
+
+    (void)state;
+    for (int slow = 0; slow < 2; slow++) {
+        cfg.cost = (struct cost){.base_ns = slow * COST_NS_MAX,
+                                 .row_ns = slow * COST_NS_MAX,
+                                 .attended_ns = slow * COST_ATTENDED_NS_MAX,
+                                 .logits_ns = slow * COST_NS_MAX};
+        rig_open(&r, &cfg);
+        assert_int_equal(scheduler_retry_after_ms(r.scheduler, 1), 1000);
+        for (int i = 0; i < 30; i++)
+            submit(&r, 60, 60, 1);
+        stepper_turn(&r.stepper);
+        assert_int_equal(scheduler_retry_after_ms(r.scheduler, 1), slow ? 60000 : 1000);
+        run_all(&r);
+        rig_close(&r);
+    }
+}
+
 static void test_a_wait_beyond_its_deadline_is_a_timeout(void **state)
 {
     struct scheduler_config cfg = roomy;
@@ -761,6 +828,8 @@ int main(void)
         cmocka_unit_test(test_without_the_cache_choices_share_and_others_do_not),
         cmocka_unit_test(test_a_tenants_part_of_the_queue_is_bounded),
         cmocka_unit_test(test_retry_after_grows_with_the_queue),
+        cmocka_unit_test(test_retry_after_follows_the_outputs_that_were),
+        cmocka_unit_test(test_retry_after_is_bounded_from_the_start),
         cmocka_unit_test(test_a_wait_beyond_its_deadline_is_a_timeout),
         cmocka_unit_test(test_choices_of_a_prompt_that_never_ran_end_with_their_leader),
         cmocka_unit_test(test_random_schedules_give_what_each_gives_alone),

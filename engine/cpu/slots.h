@@ -5,6 +5,7 @@
 #ifndef ENGINE_CPU_SLOTS_H
 #define ENGINE_CPU_SLOTS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,14 +30,15 @@ struct slots {
 /* On failure slots_dispose frees what there is. */
 MUST_CHECK enum status slots_init(struct slots *s, uint32_t n, uint32_t n_vocab,
                                   uint32_t max_context);
-void slots_dispose(struct slots *s);                                    /* zeroed is fine */
-size_t slots_bytes(uint32_t n, uint32_t n_vocab, uint32_t max_context); /* what init allocates */
+void slots_dispose(struct slots *s); /* zeroed is fine */
+/* What init allocates. */
+size_t slots_bytes(uint32_t n, uint32_t n_vocab, uint32_t max_context);
 
 /* The device's slot_set. Bias and end ids outside the vocabulary can't be sampled and are left out.
  * ST_INVALID: no such slot, more than LOGIT_BIAS_MAX biases, more end ids than the vocabulary has,
  * more tokens than the context, a token outside the vocabulary. ST_NO_MEMORY: more end ids than
- * any known model and request have. After a failure the slot is greedy
- * and holds nothing of an earlier sequence. */
+ * any known model and request have. After a failure the slot is greedy and holds nothing of an
+ * earlier sequence. */
 MUST_CHECK enum status slots_set(struct slots *s, uint32_t slot, const struct sampling *sampling,
                                  const int32_t *tokens, uint32_t n_prompt, uint32_t n_tokens);
 /* The slot's sequence has sampled the token. False: it has had more distinct ones than a context

@@ -2,8 +2,8 @@
  * docs/scheduling.md derives why two tenants can't take a place from each other back and forth. */
 #include "engine/core/scheduler_state.h"
 
-/* So many times what it costs to mend an imbalance between tenants has to be out of balance: what
- * is computed twice is then at most a third of what exchanges are followed by. */
+/* So many times what it costs to mend an imbalance between tenants it has to be: what exchanges
+ * throw away is then at most a third of the work. */
 #define WORTH 2
 
 struct sequence *room_champion(const struct scheduler *s, int64_t now_us)

@@ -23,6 +23,8 @@
     X(ANSWER, 400, "invalid_request_error", "answer_too_large", false,                             \
       "The answer is larger than one may be. Stream it, or ask for fewer choices, tokens or "      \
       "log-probabilities.")                                                                        \
+    X(NO_CHOICE, 400, "invalid_request_error", "no_token_allowed", false,                          \
+      "No token was allowed: logit_bias, min_tokens and stop ids leave none to choose.")           \
     X(API_KEY, 401, "invalid_request_error", "invalid_api_key", false,                             \
       "Incorrect API key provided.")                                                               \
     X(SCOPE, 403, "invalid_request_error", "insufficient_permissions", false,                      \

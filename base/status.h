@@ -32,7 +32,8 @@
     X(NO_MEMORY, "out of memory")                                                                  \
     X(CONFLICT, "conflicts with what is there")                                                    \
     X(CLOSED, "closed")                                                                            \
-    X(INTERNAL, "internal error")
+    X(INTERNAL, "internal error")                                                                  \
+    X(NO_CHOICE, "no token was allowed")
 
 enum status {
 #define STATUS_ENUM(name, text) ST_##name,

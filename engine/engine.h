@@ -116,9 +116,10 @@ struct engine_usage {
 };
 
 struct engine_end {
-    enum status status; /* ST_OK; ST_CANCELLED; ST_UNAVAILABLE (engine died); ST_OVERLOADED (queue
-                           full); ST_TIMEOUT (waited too long in it); ST_INTERNAL (NaN in its
-                           logits, device) */
+    enum status
+        status; /* ST_OK; ST_CANCELLED; ST_UNAVAILABLE (engine died); ST_OVERLOADED (queue
+                   full); ST_TIMEOUT (waited too long in it); ST_INTERNAL (NaN in its
+                   logits, device); ST_NO_CHOICE (bias, min_tokens or a mask left no token) */
     enum engine_finish finish; /* with ST_OK: LENGTH where any choice ended so */
     struct engine_usage usage; /* what the table of design section 5 bills for this end */
     uint32_t queue_us, prefill_us, decode_us; /* of the first choice */

@@ -22,7 +22,7 @@ static uint64_t step_ns(const struct scheduler *s)
 
 static void spend(struct scheduler *s, const struct sequence *q, uint32_t n_rows, bool has_logits)
 {
-    const struct cost *c = &s->cfg.cost;
+    const struct cost *c = &s->cost;
 
     s->budget.ns -=
         (int64_t)(cost_rows_ns(c, q->n_computed, n_rows) + (has_logits ? c->logits_ns : 0));
@@ -72,8 +72,7 @@ static bool is_before(const struct sequence *a, const struct sequence *b)
 
 static uint32_t chunk_min(const struct scheduler *s, const struct sequence *q)
 {
-    uint32_t n =
-        cost_rows_in(&s->cfg.cost, q->n_computed, CHUNK_MIN_MOST, step_ns(s) / CHUNK_MIN_PART);
+    uint32_t n = cost_rows_in(&s->cost, q->n_computed, CHUNK_MIN_MOST, step_ns(s) / CHUNK_MIN_PART);
 
     return n > 1 ? n : 1;
 }
@@ -111,7 +110,7 @@ static void plan_chunk(struct scheduler *s, struct sequence *q, uint32_t rows, i
     uint32_t left = sequence_rows_left(q), n = 0;
 
     if (ns > 0)
-        n = cost_rows_in(&s->cfg.cost, q->n_computed, least(left, rows), (uint64_t)ns);
+        n = cost_rows_in(&s->cost, q->n_computed, least(left, rows), (uint64_t)ns);
     if (n < at_least)
         n = least(at_least, least(left, s->budget.rows));
     if (n == 0)
@@ -241,7 +240,19 @@ static uint64_t work_of(const struct sequence *q, const struct scheduled_entry *
     return e->n_rows + (e->n_end > q->n_prompt ? 1 : 2);
 }
 
-static void emit(struct scheduled_step *t, struct sequence *q)
+/* By the cost that was measured, so that the pace has something fixed to be a part of. */
+static uint64_t predicted_ns(const struct scheduler *s, const struct scheduled_step *t,
+                             const struct scheduled_entry *e)
+{
+    const struct cost *c = &s->cfg.cost;
+    uint64_t ns = cost_rows_ns(c, e->n_end - e->n_rows, e->n_rows);
+
+    for (uint32_t i = 0; i < e->n_rows; i++)
+        ns += t->step.rows[e->first_row + i].want != ROW_NOTHING ? c->logits_ns : 0;
+    return ns;
+}
+
+static void emit(struct scheduler *s, struct scheduled_step *t, struct sequence *q)
 {
     struct scheduled_entry *e = &t->entries[t->n_entries++];
 
@@ -266,6 +277,7 @@ static void emit(struct scheduled_step *t, struct sequence *q)
         t->step.rows[t->step.n_rows - 1].want = ROW_SAMPLE;
         q->n_pending++;
     }
+    t->predicted_ns += predicted_ns(s, t, e);
 }
 
 static struct scheduled_step *emit_all(struct scheduler *s)
@@ -273,12 +285,14 @@ static struct scheduled_step *emit_all(struct scheduler *s)
     struct scheduled_step *t = &s->steps[(s->first_step + s->n_steps) % s->cfg.depth];
 
     t->n_entries = 0;
+    t->built_us = s->now_us;
+    t->predicted_ns = s->cfg.cost.base_ns;
     t->is_constrained = false;
     t->constrained = ST_OK;
     t->step.n_rows = t->step.n_sequences = t->step.n_pages = 0;
     for (struct sequence *q = s->running.first; q != NULL; q = q->next)
         if (q->n_planned > 0)
-            emit(t, q);
+            emit(s, t, q);
     return t->n_entries > 0 ? t : NULL;
 }
 
@@ -300,7 +314,7 @@ struct scheduled_step *scheduler_build(struct scheduler *s, int64_t now_us)
     s->now_us = now_us;
     s->champion = room_champion(s, now_us);
     s->budget = (struct budget){.rows = s->cfg.prefill_rows,
-                                .ns = (int64_t)step_ns(s) - (int64_t)s->cfg.cost.base_ns};
+                                .ns = (int64_t)step_ns(s) - (int64_t)s->cost.base_ns};
     plan_decodes(s);
     admit_urgent(s, now_us);
     plan_prompts(s);

@@ -155,5 +155,8 @@ enum status calibrate(struct device *d, const struct calibrate_limits *limits, s
     if (s == ST_OK)
         s = measure(&p, limits, out);
     probe_dispose(&p);
+    if (s != ST_OK)
+        *out =
+            cost_cautious((uint64_t)limits->step_us * 1000, limits->max_sequences + KV_PAGE_TOKENS);
     return s;
 }

@@ -15,9 +15,12 @@
 /* As the device was opened. */
 struct calibrate_limits {
     uint32_t max_rows, max_context, n_pages;
+    uint32_t max_sequences;
+    int64_t step_us; /* the scheduler's */
 };
 
-/* ST_NO_MEMORY, or what the device said. */
+/* ST_NO_MEMORY, or what the device said: then *out has a step's time pay for a full batch of
+ * decodes and a page of prompt, which is little, until the pace of real steps tells more. */
 MUST_CHECK enum status calibrate(struct device *d, const struct calibrate_limits *limits,
                                  struct cost *out);
 

@@ -3,7 +3,8 @@
  *   base + row * rows + attended * attended tokens + logits * rows with logits
  *
  * A row at position p attends to p + 1 tokens. The base holds what every step pays whatever its
- * size (reading the weights, starting kernels). calibrate.h measures the coefficients. */
+ * size (reading the weights, starting kernels). calibrate.h measures the coefficients; how
+ * far real steps are from what is predicted is learnt from them (struct pace). */
 #ifndef ENGINE_CORE_COST_H
 #define ENGINE_CORE_COST_H
 
@@ -21,5 +22,20 @@ struct cost {
 uint64_t cost_rows_ns(const struct cost *c, uint32_t position, uint32_t n);
 /* Most rows from `position`, not above `most`, that `ns` pays for. */
 uint32_t cost_rows_in(const struct cost *c, uint32_t position, uint32_t most, uint64_t ns);
+/* For a device of unknown speed: step_ns pays for n rows, whatever they attend to. */
+struct cost cost_cautious(uint64_t step_ns, uint32_t n);
+
+/* Real over predicted time, a slow moving average: a machine that others share, or a measurement
+ * that met them, is followed over some dozens of steps, while a single one that was held up moves
+ * it by a thirtieth. From the clock that is passed in, so that a simulation repeats. */
+struct pace {
+    uint32_t q20; /* 1 << 20: as predicted */
+};
+
+void pace_init(struct pace *p);
+/* took_ns > 0. Nothing is learnt where nothing was predicted. */
+void pace_learn(struct pace *p, uint64_t predicted_ns, uint64_t took_ns);
+/* What steps take at this pace: at most 16 times more or less than `measured`. */
+struct cost pace_cost(const struct pace *p, const struct cost *measured);
 
 #endif

@@ -100,7 +100,8 @@ struct device_step {
 struct step_result {
     uint32_t row;       /* index of a row that wants something, ascending over the results */
     int32_t id;         /* sampled, or the target; undefined unless status is ST_OK */
-    enum status status; /* ST_INTERNAL: NaN or infinity in its logits */
+    enum status status; /* ST_INTERNAL: NaN or infinity in its logits; ST_NO_CHOICE: bias,
+                           min_tokens or mask left nothing to sample */
     float logprob;      /* where the slot's sampling asks for it */
     uint32_t n_tops;
 };
@@ -134,7 +135,8 @@ struct device_ops {
     const char *(*describe)(const struct device *d);
     /* A sequence takes the slot: its sampling, and its tokens so far (n_prompt of prompt, then
      * output) for penalties. Lists and tokens are copied. What the device samples for the slot
-     * later it adds itself. Comes before the first submit that names the slot for this sequence. */
+     * later it adds itself. Comes before the first submit that names the slot for this sequence. A
+     * failure is this sequence's alone. */
     enum status (*slot_set)(struct device *d, uint32_t slot, const struct sampling *s,
                             const int32_t *tokens, uint32_t n_prompt, uint32_t n_tokens);
     enum status (*submit)(struct device *d, const struct device_step *step, uint64_t *ticket);

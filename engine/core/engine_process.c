@@ -77,16 +77,17 @@ void engine_process_learn_cost(struct engine_process *p)
     const struct scheduler_config rows = scheduler_config(p);
     const struct calibrate_limits limits = {.max_rows = scheduler_max_rows(&rows),
                                             .max_context = p->context_tokens,
-                                            .n_pages = p->n_pages};
+                                            .n_pages = p->n_pages,
+                                            .max_sequences = p->cfg.max_sequences,
+                                            .step_us = p->cfg.step_ms * 1000};
     struct cost cost;
     enum status s = calibrate(p->device, &limits, &cost);
 
     p->has_cost = true;
-    if (s != ST_OK) {
-        log_error(NULL, "engine.cost", "the device failed while its speed was measured: %s",
+    if (s != ST_OK)
+        log_error(NULL, "engine.cost",
+                  "the device failed while its speed was measured (%s): steps begin small",
                   status_name(s));
-        return;
-    }
     scheduler_set_cost(p->scheduler, &cost);
     log_info(NULL, "engine.cost", "base_us=%llu row_us=%llu attended_ns=%llu logits_us=%llu",
              (unsigned long long)cost.base_ns / 1000, (unsigned long long)cost.row_ns / 1000,

@@ -1,6 +1,5 @@
 #include "engine/core/history.h"
 
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +22,12 @@ enum status history_init(struct history *h, uint32_t capacity, uint64_t key)
         return ST_OK;
     history_dispose(h);
     return ST_NO_MEMORY;
+}
+
+size_t history_bytes(uint32_t capacity)
+{
+    return (size_t)capacity * sizeof(struct history_entry) +
+           ((size_t)1 << table_bits(capacity)) * sizeof(uint32_t);
 }
 
 void history_dispose(struct history *h)

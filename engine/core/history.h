@@ -5,6 +5,7 @@
 #define ENGINE_CORE_HISTORY_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -26,6 +27,8 @@ struct history {
 /* capacity: most distinct ids, at least 1. key: any number that clients can't know; they choose the
  * ids, and must not be able to choose ones that collide. Results don't depend on it. */
 MUST_CHECK enum status history_init(struct history *h, uint32_t capacity, uint64_t key);
+/* What it allocates. */
+size_t history_bytes(uint32_t capacity);
 void history_dispose(struct history *h); /* zeroed is fine */
 void history_clear(struct history *h);
 /* False, and nothing is added: full. */

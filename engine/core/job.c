@@ -179,7 +179,8 @@ static void fill_times(const struct sequence *s, struct wire_final *out)
 
 void job_fill_final(const struct job *job, struct wire_final *out)
 {
-    bool is_free = job->not_finite || (job->status == ST_INTERNAL && job->output_tokens == 0);
+    bool has_failed = job->status == ST_INTERNAL || job->status == ST_NO_CHOICE;
+    bool is_free = job->not_finite || (has_failed && job->output_tokens == 0);
 
     *out = (struct wire_final){
         .job = job->id,

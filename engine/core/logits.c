@@ -1,11 +1,12 @@
 #include "engine/core/logits.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "engine/core/vec4.h"
 
-bool logits_top(const float *logits, uint32_t n, uint32_t *top)
+enum status logits_top(const float *logits, uint32_t n, uint32_t *top)
 {
     v4f most = vec4_splat(-INFINITY);
     v4i bad = {0, 0, 0, 0};
@@ -28,12 +29,14 @@ bool logits_top(const float *logits, uint32_t n, uint32_t *top)
         m = logits[i] > m ? logits[i] : m;
         bad[0] |= isnan(logits[i]);
     }
-    if ((bad[0] | bad[1] | bad[2] | bad[3]) != 0 || isinf(m))
-        return false;
+    if ((bad[0] | bad[1] | bad[2] | bad[3]) != 0 || m == INFINITY)
+        return ST_INTERNAL;
+    if (m == -INFINITY)
+        return ST_NO_CHOICE;
     for (i = 0; logits[i] != m; i++)
         ;
     *top = i;
-    return true;
+    return ST_OK;
 }
 
 static bool comes_before(const float *logits, uint32_t a, uint32_t b)

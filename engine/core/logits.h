@@ -2,12 +2,13 @@
 #ifndef ENGINE_CORE_LOGITS_H
 #define ENGINE_CORE_LOGITS_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
-/* The largest logit's lowest id. False when n is 0, one is NaN or +infinity, or all are -infinity
- * (some may be: tokens that are forbidden). */
-bool logits_top(const float *logits, uint32_t n, uint32_t *top);
+#include "base/status.h"
+
+/* The largest logit's lowest id. ST_INTERNAL when one is NaN or +infinity; ST_NO_CHOICE when n is 0
+ * or all are -infinity (some may be: tokens that are forbidden). */
+MUST_CHECK enum status logits_top(const float *logits, uint32_t n, uint32_t *top);
 
 /* Sorts ids[0..n). Heap sort: in place and never quadratic, since the logits may be an
  * adversary's. */

@@ -31,7 +31,7 @@ enum status logprobs_init(struct logprobs *l, const float *logits, uint32_t n_vo
 {
     uint32_t top;
 
-    if (!logits_top(logits, n_vocab, &top))
+    if (logits_top(logits, n_vocab, &top) != ST_OK)
         return ST_INTERNAL;
     *l = (struct logprobs){
         .logits = logits,

@@ -1,5 +1,6 @@
 /* What came of a step: tokens and scores to the caller, full pages to the prefix cache. */
 #include <assert.h>
+#include <string.h>
 
 #include "engine/core/scheduler_state.h"
 
@@ -29,12 +30,13 @@ static uint32_t count_wanted(const struct scheduled_step *step, const struct sch
     return n;
 }
 
-static bool are_finite(const struct entry_results *r, uint32_t n)
+/* The first that isn't ST_OK. */
+static enum status status_of(const struct entry_results *r, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         if (r->output->results[r->at + i].status != ST_OK)
-            return false;
-    return true;
+            return r->output->results[r->at + i].status;
+    return ST_OK;
 }
 
 /* Pages that are full and computed well. Followers, and whoever comes later, find them. */
@@ -108,10 +110,11 @@ static void apply_entry(struct scheduler *s, const struct scheduled_entry *e,
                         const struct entry_results *r, uint32_t n, int64_t now_us)
 {
     struct sequence *q = e->sequence;
+    enum status status = status_of(r, n);
 
     if (e->samples)
         q->n_pending--;
-    if (!are_finite(r, n)) {
+    if (status != ST_OK && status != ST_NO_CHOICE) {
         count_prompt(s, q, e->n_end, now_us);
         fail_not_finite(s, q, now_us);
         return;
@@ -119,7 +122,9 @@ static void apply_entry(struct scheduler *s, const struct scheduled_entry *e,
     insert_pages(s, q, e->n_end);
     give_scores(s, r, e);
     count_prompt(s, q, e->n_end, now_us);
-    if (e->samples) {
+    if (status == ST_NO_CHOICE) { /* a sound row of which the request forbids every token */
+        scheduler_end(s, q, ST_NO_CHOICE, ENGINE_FINISH_NONE, now_us);
+    } else if (e->samples) {
         const struct token_sample t = sample_of(r->output, r->at + n - 1);
 
         take_token(s, q, &t, now_us);
@@ -144,8 +149,9 @@ static bool results_match(const struct scheduled_step *step, const struct step_o
 
 /* Steps leave in the order in which they came; only one that was never submitted may fail while an
  * older one is in flight, and that is the newest. */
-static void leave_flight(struct scheduler *s, struct scheduled_step *step)
+static void leave_flight(struct scheduler *s, struct scheduled_step *step, int64_t now_us)
 {
+    s->left_us = now_us;
     assert(s->n_steps > 0);
     if (step == scheduler_oldest(s))
         s->first_step = (s->first_step + 1) % s->cfg.depth;
@@ -154,6 +160,17 @@ static void leave_flight(struct scheduler *s, struct scheduled_step *step)
     s->n_steps--;
     if (s->n_steps == 0)
         s->drain = false;
+}
+
+/* It began when it was built, or when the one before it was done. */
+static void learn_pace(struct scheduler *s, const struct scheduled_step *step, int64_t now_us)
+{
+    int64_t from = step->built_us > s->left_us ? step->built_us : s->left_us;
+
+    if (now_us <= from)
+        return;
+    pace_learn(&s->pace, step->predicted_ns, (uint64_t)(now_us - from) * 1000);
+    s->cost = pace_cost(&s->pace, &s->cfg.cost);
 }
 
 void scheduler_apply(struct scheduler *s, struct scheduled_step *step,
@@ -166,6 +183,7 @@ void scheduler_apply(struct scheduler *s, struct scheduled_step *step,
         scheduler_fail(s, step, now_us);
         return;
     }
+    learn_pace(s, step, now_us);
     for (uint32_t i = 0; i < step->n_entries; i++) {
         const struct scheduled_entry *e = &step->entries[i];
         uint32_t n = count_wanted(step, e);
@@ -177,19 +195,55 @@ void scheduler_apply(struct scheduler *s, struct scheduled_step *step,
             apply_entry(s, e, &r, n, now_us);
         r.at += n;
     }
-    leave_flight(s, step);
+    leave_flight(s, step, now_us);
+}
+
+static void fail_sequence(struct scheduler *s, struct sequence *q, int64_t now_us)
+{
+    q->n_in_flight--;
+    if (q->state == SEQUENCE_ENDED)
+        scheduler_step_left(s, q);
+    else
+        scheduler_end(s, q, ST_INTERNAL, ENGINE_FINISH_NONE, now_us);
 }
 
 void scheduler_fail(struct scheduler *s, struct scheduled_step *step, int64_t now_us)
 {
-    for (uint32_t i = 0; i < step->n_entries; i++) {
-        struct sequence *q = step->entries[i].sequence;
+    for (uint32_t i = 0; i < step->n_entries; i++)
+        fail_sequence(s, step->entries[i].sequence, now_us);
+    leave_flight(s, step, now_us);
+}
 
-        q->n_in_flight--;
-        if (q->state == SEQUENCE_ENDED)
-            scheduler_step_left(s, q);
-        else
-            scheduler_end(s, q, ST_INTERNAL, ENGINE_FINISH_NONE, now_us);
-    }
-    leave_flight(s, step);
+/* Takes the entry's rows out; the pages that it named stay in step.pages, unnamed. */
+static void remove_entry(struct scheduled_step *step, uint32_t at)
+{
+    const struct scheduled_entry gone = step->entries[at];
+    struct device_step *d = &step->step;
+    uint32_t after = gone.first_row + gone.n_rows;
+
+    memmove(d->rows + gone.first_row, d->rows + after, (d->n_rows - after) * sizeof d->rows[0]);
+    d->n_rows -= gone.n_rows;
+    for (uint32_t r = gone.first_row; r < d->n_rows; r++)
+        d->rows[r].sequence--;
+    step->n_entries--;
+    d->n_sequences--;
+    memmove(step->entries + at, step->entries + at + 1,
+            (step->n_entries - at) * sizeof step->entries[0]);
+    memmove(d->sequences + at, d->sequences + at + 1,
+            (d->n_sequences - at) * sizeof d->sequences[0]);
+    for (uint32_t i = at; i < step->n_entries; i++)
+        step->entries[i].first_row -= gone.n_rows;
+}
+
+bool scheduler_fail_entry(struct scheduler *s, struct scheduled_step *step, uint32_t at,
+                          int64_t now_us)
+{
+    struct sequence *q = step->entries[at].sequence;
+
+    remove_entry(step, at);
+    step->predicted_ns = 0;
+    fail_sequence(s, q, now_us);
+    if (step->n_entries == 0)
+        leave_flight(s, step, now_us);
+    return step->n_entries > 0;
 }

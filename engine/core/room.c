@@ -2,6 +2,10 @@
  * docs/scheduling.md derives why two tenants can't take a place from each other back and forth. */
 #include "engine/core/scheduler_state.h"
 
+/* So many times what it costs to mend an imbalance between tenants it has to be: what exchanges
+ * throw away is then at most a third of the work. */
+#define WORTH 2
+
 struct sequence *room_champion(const struct scheduler *s, int64_t now_us)
 {
     struct sequence *best = NULL, *preempted = queue_oldest_preempted(&s->queue, now_us);
@@ -57,8 +61,8 @@ static uint32_t right_of(const struct scheduler *s, const struct sequence *q)
     return q->state == SEQUENCE_RUNNING || q == s->champion ? q->level : q->priority;
 }
 
-/* v has to give its place to q. Between tenants of a class: when the imbalance is greater than what
- * it costs to mend it, or where q's tenant is below its share and v's above, and the counters don't
+/* v has to give its place to q. Between tenants of a class: when the imbalance is WORTH what it
+ * costs to mend it, or where q's tenant is below its share and v's above, and the counters don't
  * say otherwise. */
 static bool yields(const struct scheduler *s, const struct sequence *v, const struct sequence *q,
                    enum resource r, uint32_t n)
@@ -74,7 +78,7 @@ static bool yields(const struct scheduler *s, const struct sequence *v, const st
     if (tenant_of(v) == tenant_of(q) || v->priority != q->priority)
         return false;
     lead = fair_lead(tenant_of(v), tenant_of(q));
-    return lead > waste(v) || (lead >= 0 && is_share_of(s, q, v, r, n));
+    return lead > WORTH * waste(v) || (lead >= 0 && is_share_of(s, q, v, r, n));
 }
 
 /* Of those that run, the youngest gives way where nothing else decides. */

@@ -62,6 +62,14 @@ void sampler_scratch_free(struct sampler_scratch *s)
     free(s);
 }
 
+size_t sampler_scratch_bytes(uint32_t n_vocab)
+{
+    struct sampler_scratch s;
+
+    return sizeof s + n_vocab * (sizeof *s.weights + sizeof *s.order + sizeof *s.bucket) +
+           (n_vocab / BLOCK + 1) * sizeof *s.sums;
+}
+
 double sampler_uniform(uint64_t seed, uint32_t choice, uint32_t output_index)
 {
     uint32_t c[4] = {output_index, choice, 0, 0};
@@ -253,12 +261,16 @@ static void drop_below(float *weights, uint32_t n, float min_p)
 enum status sampler_pick(const struct sampling *p, uint32_t output_index, const float *logits,
                          uint32_t n_vocab, struct sampler_scratch *scratch, int32_t *out)
 {
+    enum status s;
     uint32_t top;
     float inverse_t;
     double u;
 
-    if (n_vocab > scratch->n_vocab || !logits_top(logits, n_vocab, &top))
+    if (n_vocab > scratch->n_vocab)
         return ST_INTERNAL;
+    s = logits_top(logits, n_vocab, &top);
+    if (s != ST_OK)
+        return s;
     if (p->temperature < GREEDY_BELOW || p->top_k == 1) {
         *out = (int32_t)top;
         return ST_OK;

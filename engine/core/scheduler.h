@@ -39,7 +39,7 @@ struct scheduler_config {
     uint32_t tenant_queue_max; /* of one tenant; 0: queue_max alone */
     uint32_t depth;            /* steps in flight: 1, or 2 for a device that runs by itself */
     int64_t step_us;           /* a step's predicted time; 0: only prefill_rows bounds it */
-    struct cost cost;          /* what steps take on this device; may be set later */
+    struct cost cost;          /* what steps take on this device, to begin with; may be set later */
     int64_t age_up_us;         /* so long a wait lifts a request by a class; 0: never */
     /* False: only choices of one prompt share its pages (sequence.leader). */
     bool prefix_cache;
@@ -88,6 +88,8 @@ struct scheduled_entry {
 struct scheduled_step {
     struct device_step step;
     uint64_t ticket;
+    int64_t built_us;
+    uint64_t predicted_ns;   /* by cfg.cost; 0: it isn't known any more */
     bool is_constrained;     /* the stepper's: its masks were given, */
     enum status constrained; /* and how the device took them */
     uint32_t n_entries;      /* as step.sequences */
@@ -99,7 +101,7 @@ MUST_CHECK enum status scheduler_new(const struct scheduler_config *cfg,
                                      struct scheduler **out);
 /* No sequence is left and no step in flight. NULL is fine. */
 void scheduler_free(struct scheduler *s);
-/* Of the steps that are built from now on. */
+/* Of the steps that are built from now on; what the pace of earlier ones was is forgotten. */
 void scheduler_set_cost(struct scheduler *s, const struct cost *cost);
 
 /* The prompt is copied. ST_TOO_LONG: can never fit; ST_OVERLOADED: the queue, or the tenant's part
@@ -112,7 +114,7 @@ void scheduler_cancel(struct scheduler *s, struct sequence *q, enum status statu
 
 /* The next step, or NULL: nothing to do, or not before a step in flight is done. The caller tells
  * the device the sampling of entries whose slot_is_new (and clears it), submits, and answers with
- * scheduler_submitted or scheduler_fail. */
+ * scheduler_submitted or scheduler_fail; scheduler_fail_entry where the device refuses a slot. */
 struct scheduled_step *scheduler_build(struct scheduler *s, int64_t now_us);
 void scheduler_submitted(struct scheduler *s, struct scheduled_step *step, uint64_t ticket);
 /* The oldest step in flight; NULL when there is none. */
@@ -128,6 +130,11 @@ void scheduler_apply(struct scheduler *s, struct scheduled_step *step,
                      const struct step_output *output, int64_t now_us);
 /* The device failed it: its sequences end with ST_INTERNAL. */
 void scheduler_fail(struct scheduler *s, struct scheduled_step *step, int64_t now_us);
+/* Before it was submitted: the device doesn't take this entry's sequence, which ends with
+ * ST_INTERNAL and leaves the step; those after it move down. False: it was the last, and the step
+ * is over. */
+MUST_CHECK bool scheduler_fail_entry(struct scheduler *s, struct scheduled_step *step, uint32_t at,
+                                     int64_t now_us);
 
 void scheduler_stats(const struct scheduler *s, struct scheduler_stats *out);
 

@@ -1,10 +1,13 @@
 /* The scheduler's own state and what its parts call of each other:
  *
- *   scheduler.c  the life of a sequence, and the public calls
+ *   scheduler.c  its memory, how requests come, and steps in flight
+ *   life.c       the life of a sequence
+ *   forecast.c   how long what waits will take
  *   room.c       who gives way when slots or pages are short
  *   admit.c      from waiting to running: the cache's pages, and room for the rest
  *   batch.c      the building of a step
  *   results.c    what came of it
+ *   books.c      whether all counts agree
  *
  * Nobody else includes this. */
 #ifndef ENGINE_CORE_SCHEDULER_STATE_H
@@ -42,7 +45,10 @@ struct scheduler {
     uint32_t first_step, n_steps; /* those in flight, a ring */
     bool drain;                   /* a preemption waits until nothing is in flight */
 
-    int64_t now_us; /* of the step being built */
+    struct cost cost; /* cfg.cost at the pace of the steps so far */
+    struct pace pace;
+    int64_t left_us; /* when the last step was done */
+    int64_t now_us;  /* of the step being built */
     struct budget budget;
     struct sequence *champion; /* the oldest of the best class; valid while a step is built */
     /* The waiting sequence (its arrival) that pages were short for last, and how many it takes:
@@ -50,13 +56,23 @@ struct scheduler {
     uint64_t blocked_arrival;
     uint32_t blocked_need;
 
-    uint32_t rows_max, mean_output;
+    uint32_t rows_max;
+    uint64_t mean_output_q8; /* of requests that ended well, in 256ths of a token */
     uint64_t n_built, prompt_tokens, output_tokens, preemptions;
     uint64_t prefix_query_tokens, prefix_hit_tokens, not_finite;
 };
 
-/* ---- scheduler.c ---- */
+/* Preempted ones included. */
+static inline uint32_t scheduler_n_waiting(const struct scheduler *s)
+{
+    return s->queue.n_waiting + s->queue.n_preempted;
+}
 
+/* ---- life.c ---- */
+
+/* state: SEQUENCE_WAITING or SEQUENCE_PREEMPTED. */
+void scheduler_enter_queue(struct scheduler *s, struct sequence *q, enum sequence_state state,
+                           int64_t now_us);
 /* running -> preempted; it is in no step in flight. */
 void scheduler_preempt(struct scheduler *s, struct sequence *q);
 /* Its end, reported. Pages and slot stay until the steps in flight that name them are done. */
@@ -67,6 +83,14 @@ void scheduler_step_left(struct scheduler *s, struct sequence *q);
 /* n more pages of its table, which can be had (pages_available). */
 void scheduler_take_pages(struct scheduler *s, struct sequence *q, uint32_t n);
 void scheduler_drop_pages(struct scheduler *s, struct sequence *q);
+
+/* ---- forecast.c ---- */
+
+void forecast_init(struct scheduler *s);
+/* A request ended well with so much output. */
+void forecast_learn(struct scheduler *s, uint32_t n_output);
+/* From its place in the queue to its end, if it were alone with a full batch. */
+uint64_t forecast_ns(const struct scheduler *s, const struct sequence *q);
 
 /* ---- room.c ---- */
 

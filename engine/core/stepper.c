@@ -42,21 +42,35 @@ void stepper_dispose(struct stepper *t)
     *t = (struct stepper){0};
 }
 
-static enum status set_slots(struct stepper *t, struct scheduled_step *step)
+static enum status set_slot(struct stepper *t, struct sequence *q)
 {
-    for (uint32_t i = 0; i < step->n_entries; i++) {
-        struct sequence *q = step->entries[i].sequence;
-        enum status s;
+    enum status s = ST_OK;
 
-        if (!q->slot_is_new)
-            continue;
+    if (q->slot_is_new)
         s = t->device->ops->slot_set(t->device, q->slot, &q->sampling, q->tokens, q->n_prompt,
                                      q->n_tokens);
-        if (s != ST_OK)
-            return s;
-        q->slot_is_new = false;
+    q->slot_is_new = false;
+    return s;
+}
+
+/* A slot that is refused fails its sequence alone. False: no other is left in the step. */
+static bool set_slots(struct stepper *t, struct scheduled_step *step)
+{
+    uint32_t i = 0;
+
+    while (i < step->n_entries) {
+        enum status s = set_slot(t, step->entries[i].sequence);
+
+        if (s == ST_OK) {
+            i++;
+            continue;
+        }
+        log_error(NULL, "engine.slot", "device=%s status=%s", t->device->ops->describe(t->device),
+                  status_name(s));
+        if (!scheduler_fail_entry(t->scheduler, step, i, t->now_us(t->clock_arg)))
+            return false;
     }
-    return ST_OK;
+    return true;
 }
 
 static void fail_step(struct stepper *t, struct scheduled_step *step, enum status status)
@@ -72,10 +86,11 @@ static void submit_all(struct stepper *t)
     uint64_t ticket;
 
     while ((step = scheduler_build(t->scheduler, t->now_us(t->clock_arg))) != NULL) {
-        enum status status = set_slots(t, step);
+        enum status status;
 
-        if (status == ST_OK)
-            status = t->device->ops->submit(t->device, &step->step, &ticket);
+        if (!set_slots(t, step))
+            continue;
+        status = t->device->ops->submit(t->device, &step->step, &ticket);
         if (status == ST_OK)
             scheduler_submitted(t->scheduler, step, ticket);
         else

@@ -1,7 +1,6 @@
 #include "engine/cpu/cpu.h"
 
 #include <inttypes.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,18 +43,9 @@ static const struct cpu_device *self_const(const struct device *d)
                                                      offsetof(struct cpu_device, super));
 }
 
-/* Cores this process may use: all, or all but one where that leaves more than one, so that the
- * gateway beside it stays alive. */
-static unsigned default_threads(void)
+static unsigned n_threads_of(const struct device_config *cfg)
 {
-    cpu_set_t set;
-    int n = 1;
-
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        n = CPU_COUNT(&set);
-    if (n > POOL_THREADS_MAX)
-        n = POOL_THREADS_MAX;
-    return n > 2 ? (unsigned)n - 1 : (unsigned)n;
+    return cfg->n_threads != 0 ? cfg->n_threads : pool_default_threads();
 }
 
 static enum status check_config(const struct device_config *cfg, struct reason *why)
@@ -78,6 +68,7 @@ static enum status plan(const struct device_config *cfg, struct device_plan *out
 {
     enum status s = check_config(cfg, why);
     bool fast = cfg->mode == DEVICE_FAST;
+    unsigned n_threads = n_threads_of(cfg);
     struct device_plan p;
     size_t pages;
 
@@ -90,8 +81,8 @@ static enum status plan(const struct device_config *cfg, struct device_plan *out
                     p.kv_page_bytes);
     p.n_pages = (uint32_t)pages;
     p.weight_bytes = gguf_file_bytes(cfg->model->gguf) + weights_packed_bytes(cfg->model, fast);
-    p.scratch_bytes =
-        forward_scratch_bytes(cfg, cfg->n_threads != 0 ? cfg->n_threads : default_threads());
+    p.scratch_bytes = forward_scratch_bytes(cfg, n_threads) + row_sampler_bytes(cfg, n_threads) +
+                      PENDING_MAX * masks_bytes(cfg->max_sequences, cfg->model->shape.n_vocab);
     *out = p;
     return ST_OK;
 }
@@ -139,7 +130,7 @@ static enum status open_parts(struct cpu_device *d, const struct device_config *
     enum status s = plan(cfg, &p, why);
 
     if (s == ST_OK)
-        s = pool_open(cfg->n_threads != 0 ? cfg->n_threads : default_threads(), &d->pool, why);
+        s = pool_open(n_threads_of(cfg), &d->pool, why);
     if (s != ST_OK)
         return s;
     d->max_rows = cfg->max_rows;

@@ -26,6 +26,20 @@
 #define DOT_ROWS    4 /* weight rows that dot_rows takes at a time */
 #define QK_QUERIES  4 /* queries that one call of qk_page or pv_page takes */
 
+/* tile(first, second, n_queries, the rest), for functions that are always inlined: with a number
+ * that the compiler knows it unrolls their loops over the queries. */
+#define BY_QUERIES(n_queries, tile, first, second, ...)                                            \
+    do {                                                                                           \
+        if ((n_queries) == 4)                                                                      \
+            tile(first, second, 4, __VA_ARGS__);                                                   \
+        else if ((n_queries) == 3)                                                                 \
+            tile(first, second, 3, __VA_ARGS__);                                                   \
+        else if ((n_queries) == 2)                                                                 \
+            tile(first, second, 2, __VA_ARGS__);                                                   \
+        else if ((n_queries) == 1)                                                                 \
+            tile(first, second, 1, __VA_ARGS__);                                                   \
+    } while (0)
+
 /* Activations quantized per block of QUANT_BLOCK: x ~ d * q. */
 struct quants {
     int8_t *q;        /* (n_cols, k) */

@@ -110,14 +110,7 @@ INLINE __m512 load_part_f32(__mmask16 m, const float *p)
     static void qk_page_##suffix(const float *const *q, float *const *scores, uint32_t n_queries,  \
                                  const void *k_page, uint32_t head_dim)                            \
     {                                                                                              \
-        if (n_queries == 4)                                                                        \
-            qk_tile_##suffix(q, scores, 4, k_page, head_dim);                                      \
-        else if (n_queries == 3)                                                                   \
-            qk_tile_##suffix(q, scores, 3, k_page, head_dim);                                      \
-        else if (n_queries == 2)                                                                   \
-            qk_tile_##suffix(q, scores, 2, k_page, head_dim);                                      \
-        else if (n_queries == 1)                                                                   \
-            qk_tile_##suffix(q, scores, 1, k_page, head_dim);                                      \
+        BY_QUERIES(n_queries, qk_tile_##suffix, q, scores, k_page, head_dim);                      \
     }
 
 QK_PAGE(f16, uint16_t)

@@ -33,14 +33,7 @@ INLINE void qk_tile(const float *const *q, float *const *scores, const int n, co
 void avx512_qk_page_q8(const float *const *q, float *const *scores, uint32_t n_queries,
                        const void *k_part, uint32_t head_dim)
 {
-    if (n_queries == 4)
-        qk_tile(q, scores, 4, k_part, head_dim);
-    else if (n_queries == 3)
-        qk_tile(q, scores, 3, k_part, head_dim);
-    else if (n_queries == 2)
-        qk_tile(q, scores, 2, k_part, head_dim);
-    else if (n_queries == 1)
-        qk_tile(q, scores, 1, k_part, head_dim);
+    BY_QUERIES(n_queries, qk_tile, q, scores, k_part, head_dim);
 }
 
 /* A vector of the head for n queries: each code is converted once for all of them. */
@@ -93,12 +86,5 @@ void avx512_pv_page_q8(const float *const *p, float *const *acc, uint32_t n_quer
     float weights[QK_QUERIES][KV_TOKENS];
 
     q8_weigh(p, n_queries, n_tokens, v_part, weights);
-    if (n_queries == 4)
-        pv_tile(weights, acc, 4, n_tokens, v, head_pad);
-    else if (n_queries == 3)
-        pv_tile(weights, acc, 3, n_tokens, v, head_pad);
-    else if (n_queries == 2)
-        pv_tile(weights, acc, 2, n_tokens, v, head_pad);
-    else if (n_queries == 1)
-        pv_tile(weights, acc, 1, n_tokens, v, head_pad);
+    BY_QUERIES(n_queries, pv_tile, weights, acc, n_tokens, v, head_pad);
 }

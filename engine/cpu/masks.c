@@ -7,7 +7,13 @@ enum status masks_init(struct masks *m, uint32_t max_sequences, uint32_t n_vocab
 {
     *m = (struct masks){.max_sequences = max_sequences, .words = ((size_t)n_vocab + 31) / 32};
     m->given = calloc(max_sequences, sizeof *m->given);
-    return m->given != NULL ? ST_OK : ST_NO_MEMORY;
+    m->bits = calloc(max_sequences, m->words * sizeof *m->bits);
+    return m->given != NULL && m->bits != NULL ? ST_OK : ST_NO_MEMORY;
+}
+
+size_t masks_bytes(uint32_t max_sequences, uint32_t n_vocab)
+{
+    return max_sequences * (sizeof(bool) + ((size_t)n_vocab + 31) / 32 * sizeof(uint32_t));
 }
 
 void masks_dispose(struct masks *m)
@@ -39,10 +45,6 @@ enum status masks_add(struct masks *m, const struct device_step *step, const str
 {
     uint32_t taken = 0;
 
-    if (m->bits == NULL)
-        m->bits = calloc(m->max_sequences * m->words, sizeof *m->bits);
-    if (m->bits == NULL)
-        return ST_NO_MEMORY;
     for (; taken < n; taken++) {
         uint32_t row = masks[taken].row;
 

@@ -1,5 +1,5 @@
-/* Masks of one ticket of the CPU device, by the step's sequences. Their memory comes with the first
- * mask and is kept. The device's owner calls; the compute threads read. */
+/* Masks of one ticket of the CPU device, by the step's sequences. Their memory is
+ * there from the start. The device's owner calls; the compute threads read. */
 #ifndef ENGINE_CPU_MASKS_H
 #define ENGINE_CPU_MASKS_H
 
@@ -12,12 +12,13 @@
 struct masks {
     uint32_t max_sequences;
     size_t words;   /* of one mask */
-    uint32_t *bits; /* (max_sequences, words); NULL until the first */
+    uint32_t *bits; /* (max_sequences, words) */
     bool *given;    /* (max_sequences) */
 };
 
 MUST_CHECK enum status masks_init(struct masks *m, uint32_t max_sequences, uint32_t n_vocab);
-void masks_dispose(struct masks *m); /* zeroed is fine */
+size_t masks_bytes(uint32_t max_sequences, uint32_t n_vocab); /* what init allocates */
+void masks_dispose(struct masks *m);                          /* zeroed is fine */
 /* For the next ticket. */
 void masks_clear(struct masks *m);
 /* Copies n masks, all or none. ST_INVALID: a row that doesn't sample for a masked sequence, or a

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "engine/core/adjust.h"
+#include "engine/core/logits.h"
 #include "engine/core/logprobs.h"
 
 enum status row_sampler_init(struct row_sampler *r, struct forward *forward, struct pool *pool,
@@ -27,6 +28,14 @@ enum status row_sampler_init(struct row_sampler *r, struct forward *forward, str
             return ST_NO_MEMORY;
     }
     return ST_OK;
+}
+
+size_t row_sampler_bytes(const struct device_config *cfg, unsigned n_threads)
+{
+    uint32_t n_vocab = cfg->model->shape.n_vocab;
+    size_t room = sampler_scratch_bytes(n_vocab) + n_vocab * sizeof(float);
+
+    return slots_bytes(cfg->max_sequences, n_vocab, cfg->max_context) + n_threads * room;
 }
 
 void row_sampler_dispose(struct row_sampler *r)
@@ -65,6 +74,16 @@ static enum status pick(struct row_sampler *r, uint32_t row, const float *logits
     return sampler_pick(&slot->sampling, q->output_index, logits, n_vocab, room->scratch, id);
 }
 
+/* Where nothing may be sampled that is the request's doing, unless the row came without a finite
+ * logit from the model. */
+static enum status blame(enum status picked, const float *logits, uint32_t n_vocab)
+{
+    uint32_t top;
+
+    return picked == ST_NO_CHOICE && logits_top(logits, n_vocab, &top) != ST_OK ? ST_INTERNAL
+                                                                                : picked;
+}
+
 static enum status take_logprobs(const struct row_sampler *r, const float *logits, uint32_t n_tops,
                                  struct step_result *result, struct token_logprob *tops)
 {
@@ -89,7 +108,8 @@ static void fill_result(void *arg, uint32_t i, unsigned thread)
     int32_t id = row->target;
 
     if (result->status == ST_OK && row->want == ROW_SAMPLE)
-        result->status = pick(r, result->row, logits, &r->rooms[thread], &id);
+        result->status =
+            blame(pick(r, result->row, logits, &r->rooms[thread], &id), logits, r->slots.n_vocab);
     if (result->status != ST_OK)
         return;
     result->id = id;

@@ -3,6 +3,7 @@
 #ifndef ENGINE_CPU_ROW_SAMPLER_H
 #define ENGINE_CPU_ROW_SAMPLER_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -31,6 +32,8 @@ struct row_sampler {
 /* On failure row_sampler_dispose frees what there is. */
 MUST_CHECK enum status row_sampler_init(struct row_sampler *r, struct forward *forward,
                                         struct pool *pool, const struct device_config *cfg);
+/* What it allocates. */
+size_t row_sampler_bytes(const struct device_config *cfg, unsigned n_threads);
 void row_sampler_dispose(struct row_sampler *r); /* zeroed is fine; before the pool is closed */
 
 /* After forward_run: fills output->results[i], whose row, id and status are set, for each of

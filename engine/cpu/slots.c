@@ -3,15 +3,48 @@
 #include <stdlib.h>
 
 #include "base/id.h"
-#include "base/size.h"
 #include "engine/core/adjust.h"
+
+/* Stop ids of a request and end ids of a model, which are a handful. */
+#define END_IDS_ROOM (4 * STOP_IDS_MAX)
+
+/* A context's tokens, and the one that follows the last. */
+static uint32_t most_distinct(uint32_t n_vocab, uint32_t max_context)
+{
+    return max_context < n_vocab ? max_context + 1 : n_vocab;
+}
+
+size_t slots_bytes(uint32_t n, uint32_t n_vocab, uint32_t max_context)
+{
+    const struct slot *q = NULL;
+
+    return n * (sizeof *q + LOGIT_BIAS_MAX * sizeof *q->bias + END_IDS_ROOM * sizeof *q->end_ids +
+                history_bytes(most_distinct(n_vocab, max_context)));
+}
+
+static enum status init_slot(struct slot *q, uint32_t n_distinct, uint64_t key)
+{
+    q->bias = calloc(LOGIT_BIAS_MAX, sizeof *q->bias);
+    q->end_ids = calloc(END_IDS_ROOM, sizeof *q->end_ids);
+    q->end_ids_cap = END_IDS_ROOM;
+    if (q->bias == NULL || q->end_ids == NULL)
+        return ST_NO_MEMORY;
+    return history_init(&q->history, n_distinct, key);
+}
 
 enum status slots_init(struct slots *s, uint32_t n, uint32_t n_vocab, uint32_t max_context)
 {
+    enum status st = ST_OK;
+    uint64_t key;
+
     *s = (struct slots){.n = n, .n_vocab = n_vocab, .max_context = max_context};
-    random_bytes(&s->key, sizeof s->key);
+    random_bytes(&key, sizeof key);
     s->all = calloc(n, sizeof *s->all);
-    return s->all != NULL ? ST_OK : ST_NO_MEMORY;
+    if (s->all == NULL)
+        return ST_NO_MEMORY;
+    for (uint32_t i = 0; i < n && st == ST_OK; i++)
+        st = init_slot(&s->all[i], most_distinct(n_vocab, max_context), key);
+    return st;
 }
 
 void slots_dispose(struct slots *s)
@@ -30,56 +63,30 @@ static bool in_vocabulary(const struct slots *s, int32_t id)
     return id >= 0 && (uint32_t)id < s->n_vocab;
 }
 
-/* Makes room for n elements; what was in them is lost. */
-static bool make_room(void **list, size_t *cap, size_t n, size_t size)
+static void copy_bias(const struct slots *s, struct slot *q, const struct sampling *from)
 {
-    void *grown;
-
-    if (n <= *cap)
-        return true;
-    grown = calloc(n, size);
-    if (grown == NULL)
-        return false;
-    free(*list);
-    *list = grown;
-    *cap = n;
-    return true;
-}
-
-static enum status copy_bias(const struct slots *s, struct slot *q, const struct sampling *from)
-{
-    void *room = q->bias;
-    bool ok = make_room(&room, &q->bias_cap, from->n_bias, sizeof *q->bias);
-
-    q->bias = room;
-    if (!ok)
-        return ST_NO_MEMORY;
     for (uint32_t i = 0; i < from->n_bias; i++)
         if (in_vocabulary(s, from->bias[i].id))
             q->bias[q->sampling.n_bias++] = from->bias[i];
     q->sampling.bias = q->bias;
-    return ST_OK;
 }
 
+/* A list longer than the room is a strange model's: only then a slot grows. */
 static enum status copy_end_ids(const struct slots *s, struct slot *q, const struct sampling *from)
 {
-    void *room = q->end_ids;
-    bool ok = make_room(&room, &q->end_ids_cap, from->n_end_ids, sizeof *q->end_ids);
+    if (from->n_end_ids > q->end_ids_cap) {
+        int32_t *grown = realloc(q->end_ids, from->n_end_ids * sizeof *grown);
 
-    q->end_ids = room;
-    if (!ok)
-        return ST_NO_MEMORY;
+        if (grown == NULL)
+            return ST_NO_MEMORY;
+        q->end_ids = grown;
+        q->end_ids_cap = from->n_end_ids;
+    }
     for (uint32_t i = 0; i < from->n_end_ids; i++)
         if (in_vocabulary(s, from->end_ids[i]))
             q->end_ids[q->sampling.n_end_ids++] = from->end_ids[i];
     q->sampling.end_ids = q->end_ids;
     return ST_OK;
-}
-
-/* A context's tokens, and the one that follows the last. */
-static uint32_t most_distinct(const struct slots *s)
-{
-    return s->max_context < s->n_vocab ? s->max_context + 1 : s->n_vocab;
 }
 
 static bool add_token(struct slots *s, struct slot *q, int32_t id, bool is_prompt)
@@ -92,12 +99,6 @@ static bool add_token(struct slots *s, struct slot *q, int32_t id, bool is_promp
 static enum status fill_history(struct slots *s, struct slot *q, const int32_t *tokens,
                                 uint32_t n_prompt, uint32_t n_tokens)
 {
-    enum status st = ST_OK;
-
-    if (q->history.entries == NULL)
-        st = history_init(&q->history, most_distinct(s), s->key);
-    if (st != ST_OK)
-        return st;
     history_clear(&q->history);
     for (uint32_t i = 0; i < n_tokens; i++)
         if (!add_token(s, q, tokens[i], i < n_prompt))
@@ -122,9 +123,8 @@ enum status slots_set(struct slots *s, uint32_t slot, const struct sampling *sam
         return ST_INVALID;
     q->sampling = *sampling;
     q->sampling.n_bias = q->sampling.n_end_ids = 0;
-    st = copy_bias(s, q, sampling);
-    if (st == ST_OK)
-        st = copy_end_ids(s, q, sampling);
+    copy_bias(s, q, sampling);
+    st = copy_end_ids(s, q, sampling);
     if (st == ST_OK && sampling_has_penalties(sampling))
         st = fill_history(s, q, tokens, n_prompt, n_tokens);
     if (st != ST_OK)

@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -150,6 +151,18 @@ static bool start_helper(struct pool *p, unsigned index)
     rc = pthread_create(&t->handle, NULL, helper_main, t);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return rc == 0;
+}
+
+unsigned pool_default_threads(void)
+{
+    cpu_set_t set;
+    int n = 1;
+
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        n = CPU_COUNT(&set);
+    if (n > POOL_THREADS_MAX)
+        n = POOL_THREADS_MAX;
+    return n > 2 ? (unsigned)n - 1 : (unsigned)n;
 }
 
 enum status pool_open(unsigned n_threads, struct pool **out, struct reason *why)

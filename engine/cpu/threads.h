@@ -13,6 +13,9 @@
 
 struct pool;
 
+/* Of the cores that this process may use all, or all but one where that leaves more than one, so
+ * that the gateway beside it stays alive. */
+unsigned pool_default_threads(void);
 /* n_threads >= 1, the caller included. */
 MUST_CHECK enum status pool_open(unsigned n_threads, struct pool **out, struct reason *why);
 void pool_close(struct pool *p); /* NULL is fine */

@@ -105,8 +105,8 @@ struct wire_step_entry {
 
 struct wire_final {
     uint64_t job;
-    uint16_t status; /* enum status: ST_OK, ST_CANCELLED, ST_INTERNAL (NaN, device), ST_TOO_LONG,
-                        ST_OVERLOADED, ST_TIMEOUT ... */
+    uint16_t status; /* enum status: ST_OK, ST_CANCELLED, ST_INTERNAL (NaN, device), ST_NO_CHOICE,
+                        ST_TOO_LONG, ST_OVERLOADED, ST_TIMEOUT ... */
     uint8_t finish;  /* enum engine_finish */
     uint32_t prompt_tokens, cached_tokens, output_tokens;
     uint32_t queue_us, prefill_us, decode_us; /* of the first choice */

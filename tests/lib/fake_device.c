@@ -82,7 +82,6 @@ int32_t fake_device_allowed(int32_t id, const uint32_t *bits, uint32_t n_vocab)
         if (bits[at / 32] >> at % 32 & 1)
             return (int32_t)at;
     }
-    assert(!"a mask allows something");
     return -1;
 }
 
@@ -189,6 +188,8 @@ static enum status fake_slot_set(struct device *d, uint32_t slot, const struct s
 
     assert(slot < self(d)->cfg.max_sequences);
     assert(n_prompt <= n_tokens && n_tokens <= self(d)->cfg.max_context);
+    if (s->seed != 0 && s->seed == fake_device_script.refuse_slot_seed)
+        return ST_NO_MEMORY;
     into->sampling = *s;
     into->n_tokens = n_tokens;
     memcpy(into->tokens, tokens, n_tokens * sizeof tokens[0]);
@@ -310,6 +311,21 @@ static bool is_nan(const struct step_sequence *q, const struct sampling *s)
            q->output_index >= fake_device_script.nan_after;
 }
 
+/* Of what its mask allows. Where that is nothing, any id, for rows of the next step that name it.
+ */
+static enum status constrained(const struct fake_device *f, const struct fake_ticket *t,
+                               uint32_t sequence, int32_t *id)
+{
+    int32_t allowed =
+        fake_device_allowed(*id, t->masks + (size_t)sequence * f->n_words, f->n_vocab);
+
+    assert(t->is_constrained);
+    if (allowed < 0)
+        return ST_NO_CHOICE;
+    *id = allowed;
+    return ST_OK;
+}
+
 static void sample(struct fake_device *f, const struct fake_ticket *t, uint32_t r,
                    struct step_result *out)
 {
@@ -322,14 +338,12 @@ static void sample(struct fake_device *f, const struct fake_ticket *t, uint32_t 
     out->id = fake_device_pick_adapted(f->gathered, row->position + 1, q->adapter,
                                        slot->sampling.seed + slot->sampling.choice, q->output_index,
                                        f->n_vocab);
-    if (q->masked) {
-        assert(t->is_constrained);
-        out->id =
-            fake_device_allowed(out->id, t->masks + (size_t)row->sequence * f->n_words, f->n_vocab);
-    }
+    if (q->masked)
+        out->status = constrained(f, t, row->sequence, &out->id);
     t->ids[r] = slot->tokens[slot->n_tokens] = out->id;
     slot->n_tokens++;
-    out->status = is_nan(q, &slot->sampling) ? ST_INTERNAL : ST_OK;
+    if (is_nan(q, &slot->sampling))
+        out->status = ST_INTERNAL;
 }
 
 /* Of the row that was gathered. */

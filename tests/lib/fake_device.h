@@ -24,6 +24,7 @@ struct fake_device_script {
     uint64_t fail_submit_every;
     uint64_t nan_seed; /* sequences with this seed get NaN after nan_after outputs; 0: none */
     uint32_t nan_after, nan_choice; /* of that choice index alone */
+    uint64_t refuse_slot_seed;      /* slot_set fails for sequences with this seed; 0: none */
     /* Simulated time; all 0: steps take none. */
     int64_t step_us;                        /* of every step */
     int64_t row_us, attended_ns, logits_us; /* on top, as core/cost.h has them */
@@ -41,7 +42,7 @@ int32_t fake_device_pick(const int32_t *tokens, uint32_t n, uint64_t seed, uint3
 /* The same with an adapter; its slot + 1. */
 int32_t fake_device_pick_adapted(const int32_t *tokens, uint32_t n, uint32_t adapter, uint64_t seed,
                                  uint32_t output_index, uint32_t n_vocab);
-/* The first id from `id` on, cyclic, that the mask allows. */
+/* The first id from `id` on, cyclic, that the mask allows; -1: it allows none. */
 int32_t fake_device_allowed(int32_t id, const uint32_t *bits, uint32_t n_vocab);
 /* The score of `target` after `tokens`; also a sampled id's log-probability. The top ones are the
  * lowest ids. */

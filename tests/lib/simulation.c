@@ -70,6 +70,8 @@ static void on_mask(void *arg, struct sequence *s, uint32_t *bits)
     /* The token before it is known, and it is asked once for each. */
     assert(j->n_masks == j->n_tokens - j->n_prompt);
     j->n_masks++;
+    if (j->starves_after > 0 && j->n_tokens - j->n_prompt >= j->starves_after)
+        return;
     fill_mask(j, j->n_tokens - j->n_prompt, bits);
 }
 
@@ -121,6 +123,17 @@ static const struct scheduler_events events = {.on_token = on_token,
 
 /* ---- life ---- */
 
+static void count_rows(struct simulation *sim, const struct scheduled_entry *e)
+{
+    struct sim_job *j = job_of(e->sequence);
+    uint32_t first = e->n_end - e->n_rows;
+
+    sim->n_rows += e->n_rows;
+    if (j->n_computed > first)
+        sim->n_again += j->n_computed < e->n_end ? j->n_computed - first : e->n_rows;
+    j->n_computed = j->n_computed > e->n_end ? j->n_computed : e->n_end;
+}
+
 /* The step that the device completes is the scheduler's oldest. */
 static void on_step(void *arg, const struct device_step *step)
 {
@@ -133,6 +146,7 @@ static void on_step(void *arg, const struct device_step *step)
         uint32_t sampled = e->n_end > e->sequence->n_prompt ? 1 : 2;
 
         sim->work[e->sequence->tenant] += e->n_rows + (e->samples ? sampled : 0);
+        count_rows(sim, e);
     }
 }
 

@@ -22,9 +22,11 @@ struct sim_job {
     struct simulation *sim;
     bool is_live; /* submitted, and its memory still the scheduler's */
     bool stops;
+    uint32_t starves_after;         /* so many outputs its mask allows nothing more; 0: never */
     int32_t tokens[SIM_TOKENS_MAX]; /* prompt, and the output as it came */
     uint32_t n_prompt, n_tokens;
     uint32_t n_scores, n_masks;
+    uint32_t n_computed; /* positions that steps have computed, at the most */
     int n_ends;
     enum status status;
     enum engine_finish finish;
@@ -41,6 +43,7 @@ struct simulation {
     uint32_t n_jobs;
     uint64_t random;
     uint64_t n_ended, n_cached_tokens;
+    uint64_t n_rows, n_again;   /* computed, and of these what was computed before */
     uint64_t work[SIM_TENANTS]; /* done for each, as docs/scheduling.md counts it */
     /* The oldest of the best class at the last turn, how far it was, and since how many turns. */
     uint64_t champion_arrival, champion_progress, champion_n_ended;

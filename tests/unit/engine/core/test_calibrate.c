@@ -53,11 +53,24 @@ static void test_a_device_that_fails_is_reported(void **state)
         assert_int_equal(measure(&l, every, &c), ST_INTERNAL);
 }
 
+/* With no cost at all a step would take every prompt row there is. */
+static void test_a_speed_that_can_not_be_measured_is_taken_to_be_low(void **state)
+{
+    const struct calibrate_limits l = {
+        .max_rows = 96, .max_context = 400, .n_pages = 30, .max_sequences = 16, .step_us = 64000};
+    struct cost c = {0};
+
+    (void)state;
+    assert_int_equal(measure(&l, 1, &c), ST_INTERNAL);
+    assert_int_equal(cost_rows_in(&c, 0, 1000, 64000000), 32);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steps_stay_within_the_device),
         cmocka_unit_test(test_a_device_that_fails_is_reported),
+        cmocka_unit_test(test_a_speed_that_can_not_be_measured_is_taken_to_be_low),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

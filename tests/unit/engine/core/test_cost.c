@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
+#include "base/size.h"
+
 static void test_rows_cost_themselves_and_what_they_attend_to(void **state)
 {
     const struct cost c = {.base_ns = 500, .row_ns = 100, .attended_ns = 3, .logits_ns = 7};
@@ -49,6 +51,55 @@ static void test_the_largest_step_does_not_overflow(void **state)
     assert_true(whole > half * 3);
 }
 
+/* What steps of 1000 ns that take `took` are predicted to take after n of them. */
+static uint64_t learnt(struct pace *p, uint64_t took, int n)
+{
+    const struct cost c = {.base_ns = 400, .row_ns = 600};
+
+    for (int i = 0; i < n; i++)
+        pace_learn(p, 1000, took);
+    return pace_cost(p, &c).base_ns + pace_cost(p, &c).row_ns;
+}
+
+static void test_the_pace_of_steps_is_learnt(void **state)
+{
+    static const uint64_t took[] = {70, 300, 900, 1000, 1100, 3000, 15000};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(took); i++) {
+        struct pace p;
+
+        pace_init(&p);
+        assert_int_equal(learnt(&p, 1000, 1), 1000);
+        assert_in_range(learnt(&p, took[i], 400), took[i] * 98 / 100 - 2, took[i] * 102 / 100);
+    }
+}
+
+static void test_a_step_that_was_held_up_moves_the_pace_by_little(void **state)
+{
+    struct pace p;
+
+    (void)state;
+    pace_init(&p);
+    assert_in_range(learnt(&p, UINT64_MAX, 1), 1000, 1032);
+    assert_in_range(learnt(&p, 0, 1), 984, 1032);
+}
+
+static void test_the_pace_is_bounded(void **state)
+{
+    const struct cost most = {.base_ns = COST_NS_MAX, .attended_ns = COST_ATTENDED_NS_MAX};
+    struct pace p;
+
+    (void)state;
+    pace_init(&p);
+    assert_int_equal(learnt(&p, UINT64_MAX, 1000), 16000);
+    assert_int_equal(pace_cost(&p, &most).base_ns, COST_NS_MAX);
+    assert_int_equal(pace_cost(&p, &most).attended_ns, COST_ATTENDED_NS_MAX);
+    assert_in_range(learnt(&p, 0, 1000), 61, 63);
+    pace_learn(&p, 0, 5);
+    assert_in_range(learnt(&p, 1, 1), 61, 63);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -56,6 +107,9 @@ int main(void)
         cmocka_unit_test(test_a_time_pays_for_the_most_rows_that_fit),
         cmocka_unit_test(test_without_costs_all_rows_fit),
         cmocka_unit_test(test_the_largest_step_does_not_overflow),
+        cmocka_unit_test(test_the_pace_of_steps_is_learnt),
+        cmocka_unit_test(test_a_step_that_was_held_up_moves_the_pace_by_little),
+        cmocka_unit_test(test_the_pace_is_bounded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -148,6 +148,8 @@ static void test_damaged_logits_are_refused(void **state)
         }
     for (uint32_t i = 0; i < 11; i++)
         logits[i] = -INFINITY;
+    assert_int_equal(sampler_pick(&p, 0, logits, 11, scratch, &id), ST_NO_CHOICE);
+    logits[10] = NAN;
     assert_int_equal(sampler_pick(&p, 0, logits, 11, scratch, &id), ST_INTERNAL);
     assert_int_equal(id, 77);
 }

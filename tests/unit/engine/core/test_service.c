@@ -22,14 +22,21 @@ static const struct scheduler_config shared = {.max_sequences = 8,
                                                .prefix_cache = true,
                                                .prefix_cache_permille = 500};
 
+/* Steps take what the cost says. */
+static void open_config(struct simulation *sim, const struct scheduler_config *cfg, uint32_t n_jobs,
+                        uint64_t seed)
+{
+    sim_open(sim, cfg, n_jobs, seed);
+    fake_device_script.step_us = 2000;
+    fake_device_script.row_us = ROW_US;
+}
+
 static void open_timed(struct simulation *sim, uint32_t depth, uint32_t n_jobs, uint64_t seed)
 {
     struct scheduler_config cfg = shared;
 
     cfg.depth = depth;
-    sim_open(sim, &cfg, n_jobs, seed);
-    fake_device_script.step_us = 2000;
-    fake_device_script.row_us = ROW_US;
+    open_config(sim, &cfg, n_jobs, seed);
 }
 
 static struct sim_job *submit(struct simulation *sim, uint64_t tenant, uint32_t n_prompt,
@@ -73,8 +80,8 @@ static int64_t distance(uint64_t a, uint64_t b)
 static void backlogged(uint32_t depth, uint64_t seed)
 {
     const int64_t limit = shared.max_context, slots = shared.max_sequences;
-    const int64_t bound =
-        limit + KV_PAGE_TOKENS + (slots + depth) * (2 * slots + shared.prefill_rows) + 3 * limit;
+    const int64_t bound = 2 * (limit + KV_PAGE_TOKENS) +
+                          (slots + depth) * (2 * slots + shared.prefill_rows) + 3 * limit;
     int64_t most = 0;
     struct simulation sim;
 
@@ -101,6 +108,44 @@ static void test_backlogged_tenants_stay_within_the_bound(void **state)
         backlogged(1, seed);
         backlogged(2, seed);
     }
+}
+
+/* Rows that were computed again, of a thousand, where pages hold a few of the requests that two
+ * tenants have waiting. */
+static uint64_t again_permille(uint32_t depth, uint64_t seed, bool prefix_cache)
+{
+    struct scheduler_config cfg = shared;
+    struct scheduler_stats st;
+    struct simulation sim;
+    uint64_t permille;
+
+    cfg.depth = depth;
+    cfg.n_pages = 20;
+    cfg.prefix_cache = prefix_cache;
+    open_config(&sim, &cfg, 64, seed);
+    for (int i = 0; i < 6000; i++) {
+        while (live_of(&sim, 0) < 24)
+            submit(&sim, 0, 100 + sim_random(&sim, 80), 1 + sim_random(&sim, 10));
+        while (live_of(&sim, 1) < 24)
+            submit(&sim, 1, 1 + sim_random(&sim, 20), 40 + sim_random(&sim, 100));
+        assert_true(sim_turn(&sim));
+    }
+    scheduler_stats(sim.scheduler, &st);
+    assert_true(st.preemptions > 100);
+    permille = sim.n_again * 1000 / sim.n_rows;
+    cancel_all(&sim);
+    sim_close(&sim);
+    return permille;
+}
+
+static void test_preemption_costs_at_most_half_of_the_work(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 3; seed++)
+        for (uint32_t depth = 1; depth <= 2; depth++) {
+            assert_in_range(again_permille(depth, seed, false), 0, 500);
+            assert_in_range(again_permille(depth, seed, true), 0, 500);
+        }
 }
 
 static void test_weights_1_and_3_give_1_and_3_of_the_service(void **state)
@@ -171,6 +216,37 @@ static void test_a_flood_moves_anothers_first_token_by_a_step_and_a_preemption(v
     }
 }
 
+/* A device whose rows take other than what was measured; prompts that never end. */
+static int64_t mean_step_us(int64_t row_us, uint32_t depth)
+{
+    struct simulation sim;
+    int64_t from;
+
+    open_timed(&sim, depth, 140, 3);
+    fake_device_script.row_us = row_us;
+    for (int i = 0; i < 130; i++)
+        submit(&sim, (uint64_t)i % 3, 190, 5);
+    for (int i = 0; i < 150; i++)
+        assert_true(sim_turn(&sim));
+    from = sim_now_us(&sim);
+    for (int i = 0; i < 100; i++)
+        assert_true(sim_turn(&sim));
+    from = sim_now_us(&sim) - from;
+    cancel_all(&sim);
+    sim_close(&sim);
+    return from / 100;
+}
+
+static void test_steps_keep_their_time_at_another_pace_than_was_measured(void **state)
+{
+    (void)state;
+    for (uint32_t depth = 1; depth <= 2; depth++) {
+        assert_in_range(mean_step_us(ROW_US, depth), STEP_US * 85 / 100, STEP_US * 115 / 100);
+        assert_in_range(mean_step_us(2 * ROW_US, depth), STEP_US * 85 / 100, STEP_US * 115 / 100);
+        assert_in_range(mean_step_us(ROW_US / 2, depth), STEP_US * 70 / 100, STEP_US * 115 / 100);
+    }
+}
+
 /* ---- ten thousand ---- */
 
 static void mixed_request(struct simulation *sim, uint64_t *shape)
@@ -238,8 +314,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_backlogged_tenants_stay_within_the_bound),
+        cmocka_unit_test(test_preemption_costs_at_most_half_of_the_work),
         cmocka_unit_test(test_weights_1_and_3_give_1_and_3_of_the_service),
         cmocka_unit_test(test_a_flood_moves_anothers_first_token_by_a_step_and_a_preemption),
+        cmocka_unit_test(test_steps_keep_their_time_at_another_pace_than_was_measured),
         cmocka_unit_test(test_the_last_thousand_of_ten_is_as_quick_as_the_first),
     };
 

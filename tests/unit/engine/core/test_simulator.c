@@ -1,6 +1,7 @@
 /* Random schedules from seeds: arrivals, cancels, holds, stops, deadlines, classes, adapters,
- * masks, scores, several choices, shared prompts, failing steps and NaN, on one and on two steps in
- * flight, with pages and slots too few. What is checked is in tests/lib/simulation.c. */
+ * masks that end in nothing, scores, several choices, shared prompts, failing steps, refused slots
+ * and NaN, on one and on two steps in flight, with pages and slots too few. What is checked is in
+ * tests/lib/simulation.c. */
 #include "tests/lib/simulation.h"
 
 #include <setjmp.h>
@@ -10,9 +11,17 @@
 
 #include "base/log.h"
 
+/* Sanitizers compute slowly, and ThreadSanitizer has one thread to look at: there as many as give
+ * every combination of what a seed decides. */
+#if defined(__SANITIZE_THREAD__)
+#define SCHEDULES 420
+#elif defined(__SANITIZE_ADDRESS__)
+#define SCHEDULES 840
+#else
 #define SCHEDULES 3000
-#define JOBS      40
-#define TURNS     250
+#endif
+#define JOBS  40
+#define TURNS 250
 
 static uint32_t less(uint32_t a, uint32_t b)
 {
@@ -49,6 +58,7 @@ static void random_traits(struct simulation *sim, struct sim_job *j)
     q->max_tokens = sim_random(sim, 50);
     q->adapter = sim_random(sim, 4) == 0 ? 1 + sim_random(sim, SIM_ADAPTERS - 1) : 0;
     q->masked = sim_random(sim, 4) == 0;
+    j->starves_after = sim_random(sim, 6) == 0 ? 1 + sim_random(sim, 20) : 0;
     q->sampling.want_prompt_logprobs = sim_random(sim, 6) == 0;
     if (sim_random(sim, 8) == 0)
         q->queue_deadline_us = sim_now_us(sim) + sim_random(sim, 200000);
@@ -131,6 +141,9 @@ static void random_schedule(uint64_t seed)
             random_event(&sim);
         if (seed % 3 == 0 && i % 20 == 0)
             fake_device_script.nan_seed = sim.jobs[sim_random(&sim, JOBS)].sequence.sampling.seed;
+        if (seed % 7 == 0 && i % 20 == 0)
+            fake_device_script.refuse_slot_seed =
+                sim.jobs[sim_random(&sim, JOBS)].sequence.sampling.seed;
         if (!sim_turn(&sim))
             fake_device_set_time(sim.device, sim_now_us(&sim) + 10000);
     }

@@ -2,6 +2,7 @@
  * ids are held against adjustments worked out from the tokens that the host knows. */
 #include "tests/unit/engine/cpu/sampling_rig.h"
 
+#include <malloc.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -200,6 +201,87 @@ static void test_a_slot_that_is_never_set_anew_fails_in_the_end(void **state)
     rig_close(&r);
 }
 
+static void test_the_plan_counts_what_slots_and_threads_take(void **state)
+{
+    struct device_plan plan, more;
+    struct device_config cfg;
+    struct rig r;
+
+    (void)state;
+    rig_open(&r);
+    cfg = (struct device_config){.model = r.model,
+                                 .isa = "auto",
+                                 .n_threads = 2,
+                                 .max_rows = MAX_ROWS,
+                                 .max_sequences = MAX_SEQ,
+                                 .max_context = SEQ_TOKENS,
+                                 .n_pages = MAX_SEQ * SEQ_PAGES};
+    assert_int_equal(cpu_device_ops.plan(&cfg, &plan, NULL), ST_OK);
+    cfg.max_sequences += 10;
+    assert_int_equal(cpu_device_ops.plan(&cfg, &more, NULL), ST_OK);
+    /* A bias has an id and a float; a history an id and a count of each distinct token. */
+    assert_true(more.scratch_bytes >= plan.scratch_bytes + 10 * 8 * (LOGIT_BIAS_MAX + SEQ_TOKENS));
+    cfg.max_sequences -= 10;
+    cfg.n_threads++;
+    assert_int_equal(cpu_device_ops.plan(&cfg, &more, NULL), ST_OK);
+    assert_true(more.scratch_bytes >= plan.scratch_bytes + 4 * 4 * TINY_VOCAB);
+    rig_close(&r);
+}
+
+static size_t heap_bytes(void)
+{
+    struct mallinfo2 m = mallinfo2();
+
+    return m.uordblks + m.hblkhd;
+}
+
+static void test_taking_a_slot_allocates_nothing(void **state)
+{
+    struct logit_bias bias[LOGIT_BIAS_MAX];
+    int32_t ends[STOP_IDS_MAX] = {0}, many[SEQ_TOKENS] = {0};
+    struct sampling s = warm;
+    struct rig r;
+    size_t before;
+
+    (void)state;
+    for (int32_t i = 0; i < LOGIT_BIAS_MAX; i++)
+        bias[i] = (struct logit_bias){.id = i % TINY_VOCAB};
+    s.bias = bias;
+    s.n_bias = LOGIT_BIAS_MAX;
+    s.end_ids = ends;
+    s.n_end_ids = STOP_IDS_MAX;
+    rig_open(&r);
+    before = heap_bytes();
+    for (uint32_t slot = 0; slot < MAX_SEQ; slot++)
+        set_slot(&r, slot, &s, many, SEQ_TOKENS, SEQ_TOKENS);
+    assert_int_equal(heap_bytes(), before);
+    rig_close(&r);
+}
+
+/* min_tokens holds back every id there is. */
+static void test_a_row_without_an_allowed_token_is_not_a_damaged_one(void **state)
+{
+    struct sampling s = {.temperature = 0, .top_p = 1, .min_tokens = 4, .n_end_ids = TINY_VOCAB};
+    int32_t all[TINY_VOCAB];
+    struct rig r;
+
+    (void)state;
+    for (int32_t id = 0; id < TINY_VOCAB; id++)
+        all[id] = id;
+    s.end_ids = all;
+    rig_open(&r);
+    set_slot(&r, 0, &greedy, prompt, N_PROMPT, N_PROMPT);
+    set_slot(&r, 1, &s, prompt, N_PROMPT, N_PROMPT);
+    begin(&r);
+    add(&r, 0, prompt, 0, N_PROMPT);
+    add(&r, 1, prompt, 0, N_PROMPT);
+    run(&r);
+    assert_int_equal(r.output.n, 2);
+    assert_int_equal(r.results[0].status, ST_OK);
+    assert_int_equal(r.results[1].status, ST_NO_CHOICE);
+    rig_close(&r);
+}
+
 static void test_slots_that_do_not_fit_are_refused(void **state)
 {
     const int32_t high = TINY_VOCAB, low = -1;
@@ -237,6 +319,9 @@ int main(void)
         cmocka_unit_test(test_a_slot_keeps_nothing_of_its_last_sequence),
         cmocka_unit_test(test_end_ids_are_held_back),
         cmocka_unit_test(test_a_slot_that_is_never_set_anew_fails_in_the_end),
+        cmocka_unit_test(test_the_plan_counts_what_slots_and_threads_take),
+        cmocka_unit_test(test_taking_a_slot_allocates_nothing),
+        cmocka_unit_test(test_a_row_without_an_allowed_token_is_not_a_damaged_one),
         cmocka_unit_test(test_slots_that_do_not_fit_are_refused),
     };
 

@@ -321,7 +321,7 @@ static void in_a_full_batch(struct rig *r, const struct cell *c)
         begin_step(r);
         for (uint32_t s = 0; s < SEQUENCES - 1; s++)
             if (s == SUBJECT)
-                add_request(r, &q, 1 + step % 17);
+                add_request(r, &q, 4 + step % 17);
             else
                 add_company(r, s, 1 + (step + 5 * s) % 2);
         add_company(r, SEQUENCES - 1, ROWS - r->step.n_rows);
@@ -349,12 +349,12 @@ static void in_any_chunks(struct rig *r, const struct cell *c)
 
 /* The pages of the first `prefix` tokens are those that another sequence filled, and goes on with
  * in the same steps. */
-static void check_prefix(struct rig *r, const struct cell *c, uint32_t prefix)
+static void check_prefix(struct rig *r, const struct cell *c, const struct request *filled,
+                         uint32_t prefix)
 {
     static struct request donor, q;
 
-    begin_request(&donor, DONOR);
-    run_to(r, &donor, PROMPT, 23);
+    donor = *filled;
     begin_request(&q, SUBJECT);
     for (uint32_t p = 0; p < prefix / KV_PAGE_TOKENS; p++)
         r->pages[SUBJECT * SEQ_PAGES + p] = r->pages[DONOR * SEQ_PAGES + p];
@@ -374,14 +374,19 @@ static void check_prefix(struct rig *r, const struct cell *c, uint32_t prefix)
 
 static void from_a_cached_prefix(struct rig *r, const struct cell *c)
 {
-    check_prefix(r, c, 5 * KV_PAGE_TOKENS);
-    check_prefix(r, c, 256);
+    static struct request donor;
+
+    begin_request(&donor, DONOR);
+    run_to(r, &donor, PROMPT, 23);
+    check_prefix(r, c, &donor, 5 * KV_PAGE_TOKENS);
+    check_prefix(r, c, &donor, 256);
 }
 
-/* Others overwrite the request's pages; it begins again in other ones. */
+/* Others overwrite the pages that the request has written; it begins again in other ones. */
 static void preempt(struct rig *r, struct request *q, uint32_t to)
 {
-    for (uint32_t t = 0; t < SEQ_TOKENS; t += KV_PAGE_TOKENS) {
+    r->company_at[q->sequence] = 0;
+    for (uint32_t t = 0; t < q->at; t += KV_PAGE_TOKENS) {
         begin_step(r);
         add_company(r, q->sequence, KV_PAGE_TOKENS);
         run_step(r);

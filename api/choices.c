@@ -3,8 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/size.h"
 #include "base/utf8.h"
+
+/* Of one token in completions' four lists: "", and 0, and {}, and 0, at the least. */
+#define PROMPT_LOGPROB_BYTES_MIN 10
 
 /* Characters that begin in the bytes: those of UTF-8 that are no continuation. */
 static int64_t count_chars(const char *s, size_t len)
@@ -64,9 +68,22 @@ static int64_t place_in_echo(struct choices *c, int32_t id)
     return offset;
 }
 
+/* What every choice is sure to hold is known before anything runs. */
+static enum status count_echo(struct choices *c, const struct choices_config *cfg)
+{
+    size_t text = json_chars_len(c->echo.data, c->echo.len), logprobs = 0, all;
+
+    if (cfg->want_logprobs)
+        logprobs = (size_t)cfg->n_prompt * PROMPT_LOGPROB_BYTES_MIN;
+    if (!size_mul(text + logprobs, cfg->n, &all) || all > ANSWER_BYTES_MAX)
+        return ST_TOO_LARGE;
+    c->bytes = text * cfg->n;
+    return ST_OK;
+}
+
 static enum status init_echo(struct choices *c, const struct choices_config *cfg)
 {
-    size_t all;
+    enum status s;
 
     if (cfg->text != NULL)
         buf_append(&c->echo, cfg->text, cfg->text_len);
@@ -74,11 +91,9 @@ static enum status init_echo(struct choices *c, const struct choices_config *cfg
         spell_prompt(c, cfg);
     if (c->echo.failed)
         return ST_NO_MEMORY;
-    if (!size_mul(c->echo.len, cfg->n, &all) || all > ANSWER_BYTES_MAX)
-        return ST_TOO_LARGE;
-    c->bytes = all;
-    if (!cfg->want_logprobs)
-        return ST_OK;
+    s = count_echo(c, cfg);
+    if (s != ST_OK || !cfg->want_logprobs)
+        return s;
     shape_logprobs_add_first(&c->prompt, &cfg->source, cfg->prompt[0],
                              place_in_echo(c, cfg->prompt[0]), &c->scratch);
     return shape_logprobs_failed(&c->prompt) ? ST_NO_MEMORY : ST_OK;

@@ -10,7 +10,7 @@
 
 #include "api/shape_logprobs.h"
 
-/* Of one answer that is collected, as JSON or as text. */
+/* Of one answer: what is collected of it, and of a streamed one the prompt in every choice. */
 #define ANSWER_BYTES_MAX ((size_t)32 << 20)
 
 struct choice {
@@ -43,12 +43,12 @@ struct choices {
     size_t echo_at;               /* of it: up to where its tokens are known */
     struct shape_logprobs prompt; /* with echo and want_logprobs */
     int64_t echo_chars;           /* up to echo_at */
-    size_t bytes;                 /* what a collected answer holds by now */
+    size_t bytes; /* what counts towards ANSWER_BYTES_MAX: echo as JSON, output as text */
     struct buf scratch;
 };
 
-/* ST_NO_MEMORY; ST_TOO_LARGE: the prompt in every choice is more than an answer may hold. Dispose
- * of it also then. */
+/* ST_NO_MEMORY; ST_TOO_LARGE: the prompt in every choice, with the least that its log-probabilities
+ * take, is more than an answer may hold. Dispose of it also then. */
 MUST_CHECK enum status choices_init(struct choices *c, const struct choices_config *cfg);
 void choices_dispose(struct choices *c); /* zeros are fine */
 

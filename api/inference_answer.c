@@ -44,11 +44,11 @@ static void init_shape(struct inference *i)
     shape_fingerprint(&stats, i->model->revision, i->shape.fingerprint);
 }
 
-static enum status init_choices(struct inference *i)
+enum status inference_answer_init(struct inference *i)
 {
     const struct params *p = &i->params;
     const struct choices_config cfg = {
-        .endpoint = i->shape.endpoint,
+        .endpoint = (enum endpoint)i->request->route->endpoint,
         .n = (uint32_t)p->n_choices,
         .want_logprobs = p->logprobs,
         .is_streamed = p->stream,
@@ -70,19 +70,15 @@ static size_t pending_max(const struct params *p)
            (p->echo ? ANSWER_BYTES_MAX : 0);
 }
 
-enum status inference_answer_start(struct inference *i)
+void inference_answer_start(struct inference *i)
 {
-    enum status s;
-
     init_shape(i);
-    s = init_choices(i);
-    if (s != ST_OK || !i->params.stream)
-        return s;
+    if (!i->params.stream)
+        return;
     sse_init(&i->stream, i->request, i->request->loop->api->cfg.ping_ms, pending_max(&i->params));
     i->stream.on_start = on_stream_start;
     i->stream.on_stuck = on_stream_stuck;
     i->stream.arg = i;
-    return ST_OK;
 }
 
 /* ---- streamed ---- */

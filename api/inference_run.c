@@ -123,12 +123,9 @@ static bool close_unrun(struct inference *i, enum status s)
 bool inference_run(struct request *r)
 {
     struct inference *i = r->state;
-    enum status s = inference_answer_start(i);
+    enum status s;
 
-    if (s != ST_OK) {
-        i->cancelled = s == ST_TOO_LARGE ? ERROR_ANSWER : ERROR_OVERLOADED;
-        return close_unrun(i, ST_CANCELLED);
-    }
+    inference_answer_start(i);
     i->progress_ms = now_ms(i);
     start_deadline(i);
     s = submit(i);

@@ -87,6 +87,8 @@ static enum status open_engine(struct wiring *w, struct reason *why)
         .default_max_tokens = (uint32_t)c->model_default_max_tokens,
         .text_threads = (unsigned)c->text_threads,
         .text_queue = (size_t)c->text_queue,
+        .queue_max = (uint32_t)c->engine_queue_max,
+        .tenant_queue_max = (uint32_t)c->engine_tenant_queue_max,
     };
 
     return engine_open(&cfg, &w->engine, why);

@@ -86,6 +86,23 @@ static const char *short_escape(char c)
     }
 }
 
+static bool needs_number(char c)
+{
+    return (unsigned char)c < 0x20 || c == 0x7F;
+}
+
+size_t json_chars_len(const char *s, size_t len)
+{
+    size_t n = len;
+
+    for (size_t i = 0; i < len; i++)
+        if (short_escape(s[i]) != NULL)
+            n += 1;
+        else if (needs_number(s[i]))
+            n += sizeof "\\u0000" - 2;
+    return n;
+}
+
 void json_put_chars(struct buf *b, const char *s, size_t len)
 {
     size_t from = 0;
@@ -93,7 +110,7 @@ void json_put_chars(struct buf *b, const char *s, size_t len)
     for (size_t i = 0; i < len; i++) {
         const char *esc = short_escape(s[i]);
 
-        if (esc == NULL && (unsigned char)s[i] >= 0x20 && s[i] != 0x7F)
+        if (esc == NULL && !needs_number(s[i]))
             continue;
         buf_append(b, s + from, i - from);
         if (esc != NULL)

@@ -26,6 +26,8 @@ MUST_CHECK enum status json_parse(const char *text, size_t len, int depth_max, j
 void json_put_string(struct buf *b, const char *s, size_t len);
 /* The same without its quotes, for a string that is made of parts. */
 void json_put_chars(struct buf *b, const char *s, size_t len);
+/* What json_put_chars would append. */
+size_t json_chars_len(const char *s, size_t len);
 void json_put_cstr(struct buf *b, const char *s);
 void json_put_int(struct buf *b, int64_t v);
 

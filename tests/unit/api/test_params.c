@@ -353,6 +353,7 @@ static const struct engine_model model = {
     .id = "m",
     .context_tokens = 100,
     .n_vocab = 10,
+    .choices_max = 7,
     .defaults =
         {.temperature = 0.5F, .top_p = -1, .min_p = 0, .repetition_penalty = 1.25F, .top_k = 40},
 };
@@ -380,6 +381,8 @@ static void what_the_model_lacks_is_refused_by_name(void **state)
         {",\"max_tokens\":101", "max_tokens"},
         {",\"max_completion_tokens\":101", "max_completion_tokens"},
         {",\"min_tokens\":101", "min_tokens"},
+        {",\"n\":7", ""},
+        {",\"n\":8", "n"},
     };
 
     (void)state;

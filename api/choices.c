@@ -78,6 +78,7 @@ static enum status count_echo(struct choices *c, const struct choices_config *cf
     if (!size_mul(text + logprobs, cfg->n, &all) || all > ANSWER_BYTES_MAX)
         return ST_TOO_LARGE;
     c->bytes = text * cfg->n;
+    c->held = c->echo.len;
     return ST_OK;
 }
 
@@ -130,30 +131,43 @@ enum status choices_init(struct choices *c, const struct choices_config *cfg)
     return ST_OK;
 }
 
-void choices_dispose(struct choices *c)
+void choices_drop(struct choices *c)
 {
     for (uint32_t i = 0; c->list != NULL && i < c->config.n; i++) {
         buf_dispose(&c->list[i].text);
         shape_logprobs_dispose(&c->list[i].logprobs);
     }
-    free(c->list);
     buf_dispose(&c->echo);
     buf_dispose(&c->scratch);
     shape_logprobs_dispose(&c->prompt);
+    c->held = 0;
+}
+
+void choices_dispose(struct choices *c)
+{
+    choices_drop(c);
+    free(c->list);
     *c = (struct choices){0};
 }
 
 /* ---- what comes from the engine ---- */
 
+static size_t choice_bytes(const struct choice *one)
+{
+    return one->text.len + shape_logprobs_bytes(&one->logprobs);
+}
+
 /* The prompt's log-probabilities stand in each choice. */
 static enum status add_prompt(struct choices *c, const struct engine_delta *d)
 {
-    size_t before = shape_logprobs_bytes(&c->prompt);
+    size_t before = shape_logprobs_bytes(&c->prompt), more;
 
     for (uint32_t i = 0; i < d->n_tokens; i++)
         shape_logprobs_add(&c->prompt, &c->config.source, &d->tokens[i],
                            place_in_echo(c, d->tokens[i].id), &c->scratch);
-    c->bytes += (shape_logprobs_bytes(&c->prompt) - before) * c->config.n;
+    more = shape_logprobs_bytes(&c->prompt) - before;
+    c->held += more;
+    c->bytes += more * c->config.n;
     return shape_logprobs_failed(&c->prompt) ? ST_NO_MEMORY : ST_OK;
 }
 
@@ -170,13 +184,15 @@ static void add_tokens(struct choices *c, struct choice *one, const struct engin
 static enum status add_output(struct choices *c, const struct engine_delta *d)
 {
     struct choice *one = &c->list[d->choice];
-    size_t before = one->text.len + shape_logprobs_bytes(&one->logprobs);
+    size_t before = choice_bytes(one), more;
 
     buf_append(&one->text, d->text, d->len);
     if (c->config.want_logprobs)
         add_tokens(c, one, d);
+    more = choice_bytes(one) - before;
+    c->held += more;
     if (!c->config.is_streamed)
-        c->bytes += one->text.len + shape_logprobs_bytes(&one->logprobs) - before;
+        c->bytes += more;
     if (d->finish != ENGINE_FINISH_NONE && one->finish == ENGINE_FINISH_NONE) {
         one->finish = d->finish;
         c->n_ended++;
@@ -193,8 +209,9 @@ enum status choices_add(struct choices *c, const struct engine_delta *d)
     return s;
 }
 
-void choice_clear(struct choice *one)
+void choices_clear(struct choices *c, struct choice *one)
 {
+    c->held -= choice_bytes(one);
     buf_clear(&one->text);
     shape_logprobs_clear(&one->logprobs);
 }

@@ -44,6 +44,7 @@ struct choices {
     struct shape_logprobs prompt; /* with echo and want_logprobs */
     int64_t echo_chars;           /* up to echo_at */
     size_t bytes; /* what counts towards ANSWER_BYTES_MAX: echo as JSON, output as text */
+    size_t held;  /* bytes in memory */
     struct buf scratch;
 };
 
@@ -51,12 +52,14 @@ struct choices {
  * take, is more than an answer may hold. Dispose of it also then. */
 MUST_CHECK enum status choices_init(struct choices *c, const struct choices_config *cfg);
 void choices_dispose(struct choices *c); /* zeros are fine */
+/* Gives back all texts and log-probabilities: there will be no answer. */
+void choices_drop(struct choices *c);
 
 /* What a delta says: text and tokens appended to its choice, or the prompt's. ST_TOO_LARGE: more
  * than ANSWER_BYTES_MAX are collected; ST_NO_MEMORY. The delta's choice is below n. */
 MUST_CHECK enum status choices_add(struct choices *c, const struct engine_delta *d);
 /* Streamed: its text and log-probabilities went out. */
-void choice_clear(struct choice *one);
+void choices_clear(struct choices *c, struct choice *one);
 /* NULL where none are wanted. */
 const struct shape_logprobs *choice_logprobs(const struct choices *c, const struct choice *one);
 const struct shape_logprobs *choices_prompt_logprobs(const struct choices *c);

@@ -15,7 +15,7 @@ bool inference_refuse_kind(struct request *r, enum error_kind kind)
 {
     struct api_error e = {.kind = kind};
 
-    if (kind == ERROR_UNAVAILABLE || kind == ERROR_OVERLOADED)
+    if (kind == ERROR_UNAVAILABLE || kind == ERROR_OVERLOADED || kind == ERROR_ANSWERS)
         e.retry_after_ms = API_RETRY_MS;
     return inference_refuse(r, &e);
 }
@@ -46,6 +46,7 @@ static void on_dispose(struct request *r)
     loop_timer_stop(&r->loop->loop.super, &i->deadline);
     sse_dispose(&i->stream);
     choices_dispose(&i->choices);
+    answers_hold(&r->loop->answers, &i->answer, 0);
     free(i->prepare.ids);
     params_dispose(&i->params);
     free(i);

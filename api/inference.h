@@ -5,6 +5,7 @@
 #ifndef API_INFERENCE_H
 #define API_INFERENCE_H
 
+#include "api/answers.h"
 #include "api/choices.h"
 #include "api/params.h"
 #include "api/request.h"
@@ -54,7 +55,9 @@ struct inference {
     struct shape shape;
     struct sse stream; /* streamed */
     struct choices choices;
-    bool is_echo_sent; /* streamed */
+    size_t body_bytes;    /* of an answer that was handed over whole */
+    struct answer answer; /* what all of it holds */
+    bool is_echo_sent;    /* streamed */
 };
 
 /* Stages. */
@@ -80,5 +83,10 @@ MUST_CHECK enum status inference_answer_init(struct inference *i);
 void inference_answer_start(struct inference *i);
 void inference_answer_delta(struct inference *i, const struct engine_delta *d);
 void inference_answer_end(struct inference *i, const struct api_error *e); /* NULL: it went well */
+
+/* Ends the loop's largest answer where all together hold too much: its memory goes at once, its
+ * client gets an error when the engine has said what was generated. One that was ended already, or
+ * handed over whole, loses its connection. */
+void inference_make_room(struct api_loop *l);
 
 #endif

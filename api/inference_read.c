@@ -121,6 +121,8 @@ bool inference_parse(struct request *r)
     i->request = r;
     if (r->loop->cancelling)
         return inference_refuse_kind(r, ERROR_UNAVAILABLE);
+    if (answers_are_full(&r->loop->api->answers))
+        return inference_refuse_kind(r, ERROR_OVERLOADED);
     if (!check_head(i, &e))
         return inference_refuse(r, &e);
     if (r->http->entity.len > PARSE_HERE_BYTES)

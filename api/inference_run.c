@@ -151,8 +151,11 @@ static enum error_kind error_of(const struct inference *i)
 {
     if (i->write.status != ST_OK)
         return ERROR_UNAVAILABLE; /* unbilled output is not given away */
+    /* It may have ended well meanwhile, but is not whole. */
+    if (i->answer.state != ANSWER_WHOLE)
+        return ERROR_ANSWERS;
     if (i->cancelled == ERROR_ANSWER)
-        return ERROR_ANSWER; /* it may have ended well meanwhile, but is not whole */
+        return ERROR_ANSWER;
     if (i->end.status == ST_OK)
         return ERROR_NONE;
     if (i->end.status == ST_CANCELLED && i->cancelled != ERROR_NONE)
@@ -164,6 +167,8 @@ static enum error_kind error_of(const struct inference *i)
 
 static int64_t retry_after_ms(const struct inference *i, enum error_kind kind)
 {
+    if (kind == ERROR_ANSWERS)
+        return API_RETRY_MS;
     if (kind != ERROR_UNAVAILABLE && kind != ERROR_OVERLOADED)
         return 0;
     return i->end.retry_after_ms != 0 ? (int64_t)i->end.retry_after_ms : ENGINE_RETRY_MS;

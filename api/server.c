@@ -112,6 +112,7 @@ static void build_metrics(struct buf *b, void *arg)
                                                .n_loops = a->cfg.n_loops,
                                                .engine = &engine,
                                                .billing = &billing,
+                                               .answer_bytes = atomic_load(&a->answers.held),
                                                .wall_ms = clock_wall_ms()});
 }
 
@@ -161,6 +162,7 @@ enum status api_start(const struct api_config *cfg, const struct api_parts *part
         return fail(why, ST_NO_MEMORY, "out of memory");
     a->cfg = *cfg;
     a->parts = *parts;
+    a->answers.max = cfg->answers_max_bytes;
     init_conf(a);
     metrics_page_init(&a->metrics_page, build_metrics, a);
     s = open_listeners(a, why);

@@ -109,6 +109,7 @@ static enum status start_api(struct wiring *w, struct reason *why)
         .n_loops = (unsigned)c->http_loops,
         .body_max_bytes = (size_t)c->body_max_bytes,
         .buffered_max_bytes = (size_t)c->buffered_max_bytes,
+        .answers_max_bytes = (size_t)c->answers_max_bytes,
         .connections_max = (unsigned)c->connections_max,
         .ping_ms = c->ping_ms,
         .request_max_ms = c->request_max_ms,

@@ -267,7 +267,7 @@ static enum status fill(bool is_streamed)
     for (size_t i = 0; i <= ANSWER_BYTES_MAX / sizeof text && s == ST_OK; i++) {
         s = choices_add(&c, &d);
         if (is_streamed)
-            choice_clear(&c.list[1]);
+            choices_clear(&c, &c.list[1]);
     }
     choices_dispose(&c);
     return s;

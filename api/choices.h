@@ -9,6 +9,7 @@
 #define API_CHOICES_H
 
 #include "api/shape_logprobs.h"
+#include "api/speller.h"
 
 /* Of one answer: what is collected of it, and of a streamed one the prompt in every choice. */
 #define ANSWER_BYTES_MAX ((size_t)32 << 20)
@@ -16,7 +17,9 @@
 struct choice {
     struct buf text;
     struct shape_logprobs logprobs;
-    int64_t n_chars;           /* of its tokens so far: where the next one's text begins */
+    struct speller speller; /* after the prompt's echo and its own tokens so far */
+    bool has_tokens;
+    char first;                /* byte of its text; NUL: none yet */
     enum engine_finish finish; /* not NONE: it has ended */
     bool is_closed;            /* streamed: its finish chunk went out */
 };
@@ -40,9 +43,10 @@ struct choices {
     struct choice *list;
     uint32_t n_ended;
     struct buf echo;              /* the prompt's text; "" without echo */
-    size_t echo_at;               /* of it: up to where its tokens are known */
+    bool is_spelled;              /* the echo: from ids, so that their bytes are all its bytes */
+    size_t echo_at;               /* of a text: up to where its tokens are known */
     struct shape_logprobs prompt; /* with echo and want_logprobs */
-    int64_t echo_chars;           /* up to echo_at */
+    struct speller echo_speller;  /* up to there */
     size_t bytes; /* what counts towards ANSWER_BYTES_MAX: echo as JSON, output as text */
     size_t held;  /* bytes in memory */
     struct buf scratch;

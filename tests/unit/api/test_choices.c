@@ -231,6 +231,65 @@ static void a_prompt_of_ids_is_spelled(void **state)
     choices_dispose(&c);
 }
 
+/* Offsets of a prompt of ids and an output of ids, in one list. */
+static void check_offsets(const int32_t *prompt, uint32_t n_prompt, const char *out,
+                          const struct token_sample *tokens, uint32_t n_tokens, const char *want)
+{
+    struct choices_config cfg = config_of(ENDPOINT_COMPLETIONS, 1, true);
+    struct engine_delta d = {.is_prompt = true, .text = "", .n_tokens = 1};
+    struct choices c;
+    json_t *doc;
+
+    cfg.prompt = prompt;
+    cfg.n_prompt = n_prompt;
+    assert_int_equal(choices_init(&c, &cfg), ST_OK);
+    for (uint32_t i = 1; i < n_prompt; i++) {
+        const struct token_sample t = {.id = prompt[i], .logprob = -1};
+
+        d.tokens = &t;
+        assert_int_equal(choices_add(&c, &d), ST_OK);
+    }
+    add(&c, 0, out, tokens, n_tokens);
+    doc = logprobs_of(&c, 0);
+    same_json(json_object_get(doc, "text_offset"), want);
+    json_decref(doc);
+    choices_dispose(&c);
+}
+
+/* A token begins at the character that holds its first byte. */
+static void offsets_go_on_after_what_is_no_utf_8(void **state)
+{
+    static const int32_t broken[] = {1, 3, 2, 4, 1}; /* ab U+FFFD cd U+FFFD ab */
+    static const int32_t halves[] = {1, 3, 4, 2};    /* ab é cd */
+    static const int32_t at_end[] = {2, 3};          /* cd U+FFFD */
+    static const struct token_sample own[] = {{.id = 3}, {.id = 4}, {.id = 4}, {.id = 1}};
+
+    (void)state;
+    check_offsets(broken, 5, "", NULL, 0, "[0,2,3,6,7]");
+    check_offsets(halves, 4, "", NULL, 0, "[0,2,2,3]");
+    check_offsets(at_end, 2,
+                  "\xC3\xA9\xEF\xBF\xBD"
+                  "ab",
+                  own, 4, "[0,3,4,4,5,6]");
+}
+
+/* As engine/text/detok.h drops it from the text. */
+static void a_space_that_the_text_lacks_takes_no_room(void **state)
+{
+    static const struct token_sample own[] = {{.id = 2}, {.id = 2}, {.id = 1}};
+    struct choices_config cfg = config_of(ENDPOINT_COMPLETIONS, 1, true);
+    struct choices c;
+    json_t *doc;
+
+    (void)state;
+    assert_int_equal(choices_init(&c, &cfg), ST_OK);
+    add(&c, 0, "cd cdab", own, 3);
+    doc = logprobs_of(&c, 0);
+    same_json(json_object_get(doc, "text_offset"), "[0,2,5]");
+    json_decref(doc);
+    choices_dispose(&c);
+}
+
 static void ends_are_counted_once_per_choice(void **state)
 {
     struct choices_config cfg = config_of(ENDPOINT_CHAT, 2, false);
@@ -307,6 +366,8 @@ int main(void)
         cmocka_unit_test(completions_have_four_lists_and_no_key_twice),
         cmocka_unit_test(an_echoed_prompt_comes_before_every_choice),
         cmocka_unit_test(a_prompt_of_ids_is_spelled),
+        cmocka_unit_test(offsets_go_on_after_what_is_no_utf_8),
+        cmocka_unit_test(a_space_that_the_text_lacks_takes_no_room),
         cmocka_unit_test(ends_are_counted_once_per_choice),
         cmocka_unit_test(a_collected_answer_is_bounded),
         cmocka_unit_test(the_prompt_of_every_choice_counts),

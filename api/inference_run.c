@@ -42,7 +42,7 @@ static void on_delta(void *arg, const struct engine_delta *d, const struct engin
 {
     struct inference *i = arg;
 
-    request_meter_tokens(&i->meter, d->choice, so_far, clock_mono_ns() / 1000);
+    request_meter_tokens(&i->meter, d->choice, so_far, d->read_us);
     note_progress(i, so_far);
     inference_answer_delta(i, d);
 }

@@ -141,6 +141,7 @@ struct engine_stop_string {
 /* What became of a choice in a step. */
 struct engine_delta {
     uint32_t choice;
+    int64_t read_us; /* monotonic; the same for all that were read from the engine together */
     const char *text; /* valid UTF-8, may be empty */
     size_t len;
     enum engine_finish finish; /* not NONE: the choice has ended, nothing of it follows */

@@ -233,28 +233,68 @@ static void test_the_times_of_a_request(void **state)
     free(p);
 }
 
-static void test_tokens_that_come_at_once_share_the_time(void **state)
+/* Gaps up to a bound of the histogram. */
+static double gaps_up_to(const struct prom_page *p, const char *bound)
+{
+    char labels[64];
+
+    snprintf(labels, sizeof labels, "\"small\",engine=\"0\",le=\"%s\"", bound);
+    return prom_find(p, "vllm:inter_token_latency_seconds_bucket", labels)->number;
+}
+
+static void check_gaps(const struct prom_page *p, int n, const char *sum)
+{
+    assert_int_equal(prom_find(p, "vllm:inter_token_latency_seconds_count", "\"small\"")->number,
+                     n);
+    assert_string_equal(prom_find(p, "vllm:inter_token_latency_seconds_sum", "\"small\"")->value,
+                        sum);
+}
+
+/* Frames that were read together are steps of the same length, not one long one and some of none.
+ */
+static void test_tokens_that_are_read_together_share_the_time(void **state)
+{
+    static const int64_t times[] = {1500000, 1500000, 1700000, 1700000,
+                                    1700000, 1700000, 1800000, 1800000};
+    struct rig *r = *state;
+    struct request_meter m = meter_after(r, 0, times, COUNT_OF(times));
+    struct prom_page *p;
+
+    end_meter(&m, ST_OK, ENGINE_FINISH_LENGTH, 7, COUNT_OF(times), 1900000);
+    p = page_of(r);
+    check_gaps(p, 7, "0.3");
+    /* five in 200 ms, one of them of the first read, then two in 100 ms */
+    assert_int_equal(gaps_up_to(p, "0.025"), 0);
+    assert_int_equal(gaps_up_to(p, "0.05"), 7);
+    free(p);
+}
+
+static void test_tokens_of_one_delta_share_the_time(void **state)
 {
     struct rig *r = *state;
     struct request_meter m = {0};
     struct prom_page *p;
 
     request_meter_begin(&m, metrics_of_model(&r->loops[0], &small), 0);
-    request_meter_tokens(&m, 0, &(struct engine_usage){7, 0, 2}, 500000);
-    request_meter_tokens(&m, 0, &(struct engine_usage){7, 0, 6}, 700000); /* four in 200 ms */
+    request_meter_tokens(&m, 0, &(struct engine_usage){7, 0, 1}, 500000);
+    request_meter_tokens(&m, 0, &(struct engine_usage){7, 0, 5}, 700000); /* four in 200 ms */
+    end_meter(&m, ST_OK, ENGINE_FINISH_LENGTH, 7, 5, 800000);
     p = page_of(r);
-    assert_int_equal(prom_find(p, "vllm:inter_token_latency_seconds_count", "\"small\"")->number,
-                     4);
-    assert_int_equal(prom_find(p, "vllm:inter_token_latency_seconds_bucket",
-                               "\"small\",engine=\"0\",le=\"0.025\"")
-                         ->number,
-                     0);
-    assert_int_equal(prom_find(p, "vllm:inter_token_latency_seconds_bucket",
-                               "\"small\",engine=\"0\",le=\"0.05\"")
-                         ->number,
-                     4);
-    assert_string_equal(prom_find(p, "vllm:inter_token_latency_seconds_sum", "\"small\"")->value,
-                        "0.2");
+    check_gaps(p, 4, "0.2");
+    assert_int_equal(gaps_up_to(p, "0.05"), 4);
+    free(p);
+}
+
+static void test_all_tokens_in_one_read_have_no_time_between(void **state)
+{
+    static const int64_t times[] = {1500000, 1500000, 1500000};
+    struct rig *r = *state;
+    struct request_meter m = meter_after(r, 0, times, 3);
+    struct prom_page *p;
+
+    end_meter(&m, ST_OK, ENGINE_FINISH_LENGTH, 7, 3, 1600000);
+    p = page_of(r);
+    check_gaps(p, 2, "0.0");
     free(p);
 }
 
@@ -270,13 +310,11 @@ static void test_choices_have_gaps_of_their_own(void **state)
             request_meter_tokens(&m, choice,
                                  &(struct engine_usage){7, 0, 3 * (step - 1) + choice + 1},
                                  100000 * step);
+    end_meter(&m, ST_OK, ENGINE_FINISH_LENGTH, 7, 6, 300000);
     p = page_of(r);
     assert_int_equal(prom_find(p, "vllm:time_to_first_token_seconds_count", "\"small\"")->number,
                      1);
-    assert_int_equal(prom_find(p, "vllm:inter_token_latency_seconds_count", "\"small\"")->number,
-                     3);
-    assert_string_equal(prom_find(p, "vllm:inter_token_latency_seconds_sum", "\"small\"")->value,
-                        "0.3");
+    check_gaps(p, 3, "0.3");
     free(p);
 }
 
@@ -415,7 +453,9 @@ int main(void)
         RIGGED(test_names_in_labels_are_escaped),
         RIGGED(test_tokens_and_ends_add_up_over_loops),
         RIGGED(test_the_times_of_a_request),
-        RIGGED(test_tokens_that_come_at_once_share_the_time),
+        RIGGED(test_tokens_that_are_read_together_share_the_time),
+        RIGGED(test_tokens_of_one_delta_share_the_time),
+        RIGGED(test_all_tokens_in_one_read_have_no_time_between),
         RIGGED(test_choices_have_gaps_of_their_own),
         RIGGED(test_counters_never_fall),
         RIGGED(test_a_phase_that_was_not_reached_is_not_observed),

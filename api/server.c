@@ -136,11 +136,24 @@ static enum status init_metrics(struct api *a)
     return ST_OK;
 }
 
+/* So that no loop waits for the first one. */
+static bool prepare_page(struct api *a)
+{
+    struct buf text;
+    bool ok;
+
+    buf_init(&text);
+    metrics_page_get(&a->metrics_page, clock_mono_ms(), &text);
+    ok = !text.failed;
+    buf_dispose(&text);
+    return ok;
+}
+
 static enum status start_loops(struct api *a, struct reason *why)
 {
     a->loops = calloc(a->cfg.n_loops, sizeof *a->loops);
     a->loop_metrics = calloc(a->cfg.n_loops, sizeof(struct metrics *));
-    if (a->loops == NULL || a->loop_metrics == NULL || init_metrics(a) != ST_OK)
+    if (a->loops == NULL || a->loop_metrics == NULL || init_metrics(a) != ST_OK || !prepare_page(a))
         return fail(why, ST_NO_MEMORY, "out of memory");
     while (a->n_loops < a->cfg.n_loops) {
         enum status s = loop_thread_start(&a->loops[a->n_loops], a);

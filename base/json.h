@@ -18,7 +18,7 @@
 
 /* Parses a document whose top is an object or array. Refuses invalid UTF-8, NUL (raw or \u0000),
  * duplicate keys, trailing bytes and nesting over `depth_max`. The reason names line and column,
- * never the content. The caller owns *out (json_decref). */
+ * never the content; its param, for a number that is too large, the top's member that has it. The caller owns *out (json_decref). */
 MUST_CHECK enum status json_parse(const char *text, size_t len, int depth_max, json_t **out,
                                   struct reason *why);
 

@@ -74,6 +74,15 @@ static json_t *member(json_t *list, size_t i, const char *name)
     return json_object_get(json_array_get(list, i), name);
 }
 
+static struct choices open_choices(enum endpoint endpoint, uint32_t n, bool want_logprobs)
+{
+    struct choices_config cfg = config_of(endpoint, n, want_logprobs);
+    struct choices c;
+
+    assert_int_equal(choices_init(&c, &cfg), ST_OK);
+    return c;
+}
+
 static void same_json(json_t *got, const char *want_text)
 {
     json_t *want = json_loads(want_text, JSON_DECODE_ANY, NULL);
@@ -84,23 +93,29 @@ static void same_json(json_t *got, const char *want_text)
     json_decref(want);
 }
 
+/* A member of a choice's log-probabilities; NULL: all of them. */
+static void same_logprobs(const struct choices *c, uint32_t choice, const char *name,
+                          const char *want)
+{
+    json_t *doc = logprobs_of(c, choice);
+
+    same_json(name != NULL ? json_object_get(doc, name) : doc, want);
+    json_decref(doc);
+}
+
 static void a_chat_token_has_its_bytes_and_its_rivals(void **state)
 {
     static const struct token_logprob tops[] = {{1, -0.25F}, {2, -1.5F}};
     static const struct token_sample t = {.id = 2, .logprob = -1.5F, .tops = tops, .n_tops = 2};
-    struct choices_config cfg = config_of(ENDPOINT_CHAT, 1, true);
-    struct choices c;
-    json_t *doc;
+    struct choices c = open_choices(ENDPOINT_CHAT, 1, true);
 
     (void)state;
-    assert_int_equal(choices_init(&c, &cfg), ST_OK);
     add(&c, 0, " cd", &t, 1);
-    doc = logprobs_of(&c, 0);
-    same_json(doc, "{\"refusal\":null,\"content\":[{\"token\":\" cd\",\"logprob\":-1.5,"
-                   "\"bytes\":[32,99,100],\"top_logprobs\":["
-                   "{\"token\":\"ab\",\"logprob\":-0.25,\"bytes\":[97,98]},"
-                   "{\"token\":\" cd\",\"logprob\":-1.5,\"bytes\":[32,99,100]}]}]}");
-    json_decref(doc);
+    same_logprobs(&c, 0, NULL,
+                  "{\"refusal\":null,\"content\":[{\"token\":\" cd\",\"logprob\":-1.5,"
+                  "\"bytes\":[32,99,100],\"top_logprobs\":["
+                  "{\"token\":\"ab\",\"logprob\":-0.25,\"bytes\":[97,98]},"
+                  "{\"token\":\" cd\",\"logprob\":-1.5,\"bytes\":[32,99,100]}]}]}");
     choices_dispose(&c);
 }
 
@@ -108,12 +123,10 @@ static void half_a_character_is_replaced_and_its_bytes_are_exact(void **state)
 {
     static const struct token_sample halves[] = {{.id = 3, .logprob = -1},
                                                  {.id = 4, .logprob = -2}};
-    struct choices_config cfg = config_of(ENDPOINT_CHAT, 1, true);
-    struct choices c;
+    struct choices c = open_choices(ENDPOINT_CHAT, 1, true);
     json_t *doc, *content;
 
     (void)state;
-    assert_int_equal(choices_init(&c, &cfg), ST_OK);
     add(&c, 0, "\xC3\xA9", halves, 2);
     doc = logprobs_of(&c, 0);
     content = json_object_get(doc, "content");
@@ -127,12 +140,10 @@ static void half_a_character_is_replaced_and_its_bytes_are_exact(void **state)
 static void a_long_token_is_whole(void **state)
 {
     static const struct token_sample t = {.id = LONG_TOKEN, .logprob = -1};
-    struct choices_config cfg = config_of(ENDPOINT_CHAT, 1, true);
-    struct choices c;
+    struct choices c = open_choices(ENDPOINT_CHAT, 1, true);
     json_t *doc;
 
     (void)state;
-    assert_int_equal(choices_init(&c, &cfg), ST_OK);
     add(&c, 0, "y", &t, 1);
     doc = logprobs_of(&c, 0);
     assert_int_equal(json_array_size(member(json_object_get(doc, "content"), 0, "bytes")),
@@ -144,16 +155,11 @@ static void a_long_token_is_whole(void **state)
 static void what_can_t_come_has_a_number_that_json_has(void **state)
 {
     static const struct token_sample t = {.id = 1, .logprob = -__builtin_inff()};
-    struct choices_config cfg = config_of(ENDPOINT_COMPLETIONS, 1, true);
-    struct choices c;
-    json_t *doc;
+    struct choices c = open_choices(ENDPOINT_COMPLETIONS, 1, true);
 
     (void)state;
-    assert_int_equal(choices_init(&c, &cfg), ST_OK);
     add(&c, 0, "ab", &t, 1);
-    doc = logprobs_of(&c, 0);
-    same_json(json_object_get(doc, "token_logprobs"), "[-9999]");
-    json_decref(doc);
+    same_logprobs(&c, 0, "token_logprobs", "[-9999]");
     choices_dispose(&c);
 }
 
@@ -165,19 +171,15 @@ static void completions_have_four_lists_and_no_key_twice(void **state)
         {.id = 5, .logprob = -1},
         {.id = 6, .logprob = -1},
     };
-    struct choices_config cfg = config_of(ENDPOINT_COMPLETIONS, 1, true);
-    struct choices c;
-    json_t *doc;
+    struct choices c = open_choices(ENDPOINT_COMPLETIONS, 1, true);
 
     (void)state;
-    assert_int_equal(choices_init(&c, &cfg), ST_OK);
     add(&c, 0, " cd", tokens, 1);
     add(&c, 0, "\xC3\xA9\"x", tokens + 1, 2);
-    doc = logprobs_of(&c, 0);
-    same_json(doc, "{\"tokens\":[\" cd\",\"\\u00e9\",\"\\\"x\"],\"token_logprobs\":[-4,-1,-1],"
-                   "\"top_logprobs\":[{\"ab\":-0.5,\"bytes:\\\\xc3\":-2,\" cd\":-4},"
-                   "{\"\\u00e9\":-1},{\"\\\"x\":-1}],\"text_offset\":[0,3,4]}");
-    json_decref(doc);
+    same_logprobs(&c, 0, NULL,
+                  "{\"tokens\":[\" cd\",\"\\u00e9\",\"\\\"x\"],\"token_logprobs\":[-4,-1,-1],"
+                  "\"top_logprobs\":[{\"ab\":-0.5,\"bytes:\\\\xc3\":-2,\" cd\":-4},"
+                  "{\"\\u00e9\":-1},{\"\\\"x\":-1}],\"text_offset\":[0,3,4]}");
     choices_dispose(&c);
 }
 
@@ -204,12 +206,11 @@ static void an_echoed_prompt_comes_before_every_choice(void **state)
     prompt.tokens = &rest[1];
     assert_int_equal(choices_add(&c, &prompt), ST_OK);
     add(&c, 1, "ab", &own, 1);
-    doc = logprobs_of(&c, 1);
-    same_json(doc, "{\"tokens\":[\"<s>\",\" cd\",\"ab\",\"ab\"],"
-                   "\"token_logprobs\":[null,-2,-3,-1],"
-                   "\"top_logprobs\":[null,{\"ab\":-0.5,\" cd\":-2},{\"ab\":-3},{\"ab\":-1}],"
-                   "\"text_offset\":[0,0,2,4]}");
-    json_decref(doc);
+    same_logprobs(&c, 1, NULL,
+                  "{\"tokens\":[\"<s>\",\" cd\",\"ab\",\"ab\"],"
+                  "\"token_logprobs\":[null,-2,-3,-1],"
+                  "\"top_logprobs\":[null,{\"ab\":-0.5,\" cd\":-2},{\"ab\":-3},{\"ab\":-1}],"
+                  "\"text_offset\":[0,0,2,4]}");
     doc = logprobs_of(&c, 0);
     assert_int_equal(json_array_size(json_object_get(doc, "tokens")), 3);
     json_decref(doc);
@@ -238,7 +239,6 @@ static void check_offsets(const int32_t *prompt, uint32_t n_prompt, const char *
     struct choices_config cfg = config_of(ENDPOINT_COMPLETIONS, 1, true);
     struct engine_delta d = {.is_prompt = true, .text = "", .n_tokens = 1};
     struct choices c;
-    json_t *doc;
 
     cfg.prompt = prompt;
     cfg.n_prompt = n_prompt;
@@ -250,9 +250,7 @@ static void check_offsets(const int32_t *prompt, uint32_t n_prompt, const char *
         assert_int_equal(choices_add(&c, &d), ST_OK);
     }
     add(&c, 0, out, tokens, n_tokens);
-    doc = logprobs_of(&c, 0);
-    same_json(json_object_get(doc, "text_offset"), want);
-    json_decref(doc);
+    same_logprobs(&c, 0, "text_offset", want);
     choices_dispose(&c);
 }
 
@@ -277,27 +275,20 @@ static void offsets_go_on_after_what_is_no_utf_8(void **state)
 static void a_space_that_the_text_lacks_takes_no_room(void **state)
 {
     static const struct token_sample own[] = {{.id = 2}, {.id = 2}, {.id = 1}};
-    struct choices_config cfg = config_of(ENDPOINT_COMPLETIONS, 1, true);
-    struct choices c;
-    json_t *doc;
+    struct choices c = open_choices(ENDPOINT_COMPLETIONS, 1, true);
 
     (void)state;
-    assert_int_equal(choices_init(&c, &cfg), ST_OK);
     add(&c, 0, "cd cdab", own, 3);
-    doc = logprobs_of(&c, 0);
-    same_json(json_object_get(doc, "text_offset"), "[0,2,5]");
-    json_decref(doc);
+    same_logprobs(&c, 0, "text_offset", "[0,2,5]");
     choices_dispose(&c);
 }
 
 static void ends_are_counted_once_per_choice(void **state)
 {
-    struct choices_config cfg = config_of(ENDPOINT_CHAT, 2, false);
     const struct engine_delta end = {.choice = 1, .text = "", .finish = ENGINE_FINISH_STOP};
-    struct choices c;
+    struct choices c = open_choices(ENDPOINT_CHAT, 2, false);
 
     (void)state;
-    assert_int_equal(choices_init(&c, &cfg), ST_OK);
     add(&c, 0, "a", NULL, 0);
     add(&c, 1, "b", NULL, 0);
     add(&c, 0, "c", NULL, 0);

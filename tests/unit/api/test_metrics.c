@@ -144,15 +144,15 @@ static void test_what_routers_read_appears_once_whatever_the_models(void **state
     r->engine = (struct engine_stats){
         .running = 3, .waiting = 5, .pages_used = 25, .pages_total = 100, .preemptions = 9};
     p = page_of(r);
-    assert_int_equal(prom_find(p, "vllm:num_requests_running", "model_name=\"small\"")->number, 3);
-    assert_int_equal(prom_find(p, "vllm:num_requests_waiting", "engine=\"0\"")->number, 5);
+    assert_int_equal(prom_number(p, "vllm:num_requests_running", "model_name=\"small\""), 3);
+    assert_int_equal(prom_number(p, "vllm:num_requests_waiting", "engine=\"0\""), 5);
     assert_string_equal(prom_find(p, "vllm:kv_cache_usage_perc", "")->value, "0.250000");
     assert_string_equal(prom_find(p, "vllm:cache_config_info", "")->labels,
                         "block_size=\"16\",num_gpu_blocks=\"100\",engine=\"0\"");
     assert_string_equal(prom_find(p, "vllm:lora_requests_info", "")->labels,
                         "max_lora=\"0\",running_lora_adapters=\"\",waiting_lora_adapters=\"\"");
     assert_string_equal(prom_find(p, "vllm:lora_requests_info", "")->value, "1700000000.042");
-    assert_int_equal(prom_find(p, "vllm:num_preemptions_total", "")->number, 9);
+    assert_int_equal(prom_number(p, "vllm:num_preemptions_total", ""), 9);
     free(p);
 }
 
@@ -164,9 +164,9 @@ static void test_the_engine_counters_are_passed_on(void **state)
     r->engine = (struct engine_stats){
         .prefix_query_tokens = 1000, .prefix_hit_tokens = 160, .not_finite = 2};
     p = page_of(r);
-    assert_int_equal(prom_find(p, "vllm:prefix_cache_queries_total", "")->number, 1000);
-    assert_int_equal(prom_find(p, "vllm:prefix_cache_hits_total", "")->number, 160);
-    assert_int_equal(prom_find(p, "vllm:corrupted_requests_total", "")->number, 2);
+    assert_int_equal(prom_number(p, "vllm:prefix_cache_queries_total", ""), 1000);
+    assert_int_equal(prom_number(p, "vllm:prefix_cache_hits_total", ""), 160);
+    assert_int_equal(prom_number(p, "vllm:corrupted_requests_total", ""), 2);
     free(p);
 }
 
@@ -188,18 +188,16 @@ static void test_tokens_and_ends_add_up_over_loops(void **state)
     end_meter(&a, ST_OK, ENGINE_FINISH_STOP, 7, 3, 2000000);
     end_meter(&b, ST_CANCELLED, ENGINE_FINISH_NONE, 7, 5, 2000000); /* three more on the way */
     p = page_of(r);
-    assert_int_equal(prom_find(p, "vllm:prompt_tokens_total", "\"small\"")->number, 14);
-    assert_int_equal(prom_find(p, "vllm:generation_tokens_total", "\"small\"")->number, 8);
-    assert_int_equal(prom_find(p, "vllm:prompt_tokens_total", "\"o")->number, 0);
-    assert_int_equal(prom_find(p, "vllm:request_success_total",
-                               "\"small\",engine=\"0\",finished_reason=\"stop\"")
-                         ->number,
+    assert_int_equal(prom_number(p, "vllm:prompt_tokens_total", "\"small\""), 14);
+    assert_int_equal(prom_number(p, "vllm:generation_tokens_total", "\"small\""), 8);
+    assert_int_equal(prom_number(p, "vllm:prompt_tokens_total", "\"o"), 0);
+    assert_int_equal(prom_number(p, "vllm:request_success_total",
+                                 "\"small\",engine=\"0\",finished_reason=\"stop\""),
                      1);
-    assert_int_equal(prom_find(p, "vllm:request_success_total",
-                               "\"small\",engine=\"0\",finished_reason=\"abort\"")
-                         ->number,
+    assert_int_equal(prom_number(p, "vllm:request_success_total",
+                                 "\"small\",engine=\"0\",finished_reason=\"abort\""),
                      1);
-    assert_int_equal(prom_find(p, "vllm:request_prompt_tokens_sum", "\"small\"")->number, 14);
+    assert_int_equal(prom_number(p, "vllm:request_prompt_tokens_sum", "\"small\""), 14);
     assert_string_equal(prom_find(p, "vllm:request_generation_tokens_sum", "\"small\"")->value,
                         "8.0");
     free(p);
@@ -216,12 +214,10 @@ static void test_the_times_of_a_request(void **state)
     p = page_of(r);
     assert_string_equal(prom_find(p, "vllm:time_to_first_token_seconds_sum", "\"small\"")->value,
                         "0.2");
-    assert_int_equal(prom_find(p, "vllm:time_to_first_token_seconds_count", "\"small\"")->number,
-                     1);
+    assert_int_equal(prom_number(p, "vllm:time_to_first_token_seconds_count", "\"small\""), 1);
     assert_string_equal(prom_find(p, "vllm:inter_token_latency_seconds_sum", "\"small\"")->value,
                         "0.25");
-    assert_int_equal(prom_find(p, "vllm:inter_token_latency_seconds_count", "\"small\"")->number,
-                     2);
+    assert_int_equal(prom_number(p, "vllm:inter_token_latency_seconds_count", "\"small\""), 2);
     assert_string_equal(prom_find(p, "vllm:e2e_request_latency_seconds_sum", "\"small\"")->value,
                         "2.5");
     assert_string_equal(prom_find(p, "vllm:request_queue_time_seconds_sum", "\"small\"")->value,
@@ -239,13 +235,12 @@ static double gaps_up_to(const struct prom_page *p, const char *bound)
     char labels[64];
 
     snprintf(labels, sizeof labels, "\"small\",engine=\"0\",le=\"%s\"", bound);
-    return prom_find(p, "vllm:inter_token_latency_seconds_bucket", labels)->number;
+    return prom_number(p, "vllm:inter_token_latency_seconds_bucket", labels);
 }
 
 static void check_gaps(const struct prom_page *p, int n, const char *sum)
 {
-    assert_int_equal(prom_find(p, "vllm:inter_token_latency_seconds_count", "\"small\"")->number,
-                     n);
+    assert_int_equal(prom_number(p, "vllm:inter_token_latency_seconds_count", "\"small\""), n);
     assert_string_equal(prom_find(p, "vllm:inter_token_latency_seconds_sum", "\"small\"")->value,
                         sum);
 }
@@ -312,8 +307,7 @@ static void test_choices_have_gaps_of_their_own(void **state)
                                  100000 * step);
     end_meter(&m, ST_OK, ENGINE_FINISH_LENGTH, 7, 6, 300000);
     p = page_of(r);
-    assert_int_equal(prom_find(p, "vllm:time_to_first_token_seconds_count", "\"small\"")->number,
-                     1);
+    assert_int_equal(prom_number(p, "vllm:time_to_first_token_seconds_count", "\"small\""), 1);
     check_gaps(p, 3, "0.3");
     free(p);
 }
@@ -328,13 +322,12 @@ static void test_counters_never_fall(void **state)
 
     end_meter(&m, ST_INTERNAL, ENGINE_FINISH_NONE, 0, 0, 2000000);
     p = page_of(r);
-    assert_int_equal(prom_find(p, "vllm:prompt_tokens_total", "\"small\"")->number, 7);
-    assert_int_equal(prom_find(p, "vllm:generation_tokens_total", "\"small\"")->number, 2);
-    assert_int_equal(prom_find(p, "vllm:request_success_total",
-                               "\"small\",engine=\"0\",finished_reason=\"error\"")
-                         ->number,
+    assert_int_equal(prom_number(p, "vllm:prompt_tokens_total", "\"small\""), 7);
+    assert_int_equal(prom_number(p, "vllm:generation_tokens_total", "\"small\""), 2);
+    assert_int_equal(prom_number(p, "vllm:request_success_total",
+                                 "\"small\",engine=\"0\",finished_reason=\"error\""),
                      1);
-    assert_int_equal(prom_find(p, "vllm:request_queue_time_seconds_count", "\"small\"")->number, 0);
+    assert_int_equal(prom_number(p, "vllm:request_queue_time_seconds_count", "\"small\""), 0);
     free(p);
 }
 
@@ -346,14 +339,11 @@ static void test_a_phase_that_was_not_reached_is_not_observed(void **state)
 
     end_meter(&m, ST_CANCELLED, ENGINE_FINISH_NONE, 0, 0, 2000000);
     p = page_of(r);
-    assert_int_equal(prom_find(p, "vllm:time_to_first_token_seconds_count", "\"small\"")->number,
-                     0);
-    assert_int_equal(prom_find(p, "vllm:request_queue_time_seconds_count", "\"small\"")->number, 1);
-    assert_int_equal(prom_find(p, "vllm:request_prefill_time_seconds_count", "\"small\"")->number,
-                     0);
-    assert_int_equal(prom_find(p, "vllm:request_decode_time_seconds_count", "\"small\"")->number,
-                     0);
-    assert_int_equal(prom_find(p, "vllm:request_prompt_tokens_count", "\"small\"")->number, 1);
+    assert_int_equal(prom_number(p, "vllm:time_to_first_token_seconds_count", "\"small\""), 0);
+    assert_int_equal(prom_number(p, "vllm:request_queue_time_seconds_count", "\"small\""), 1);
+    assert_int_equal(prom_number(p, "vllm:request_prefill_time_seconds_count", "\"small\""), 0);
+    assert_int_equal(prom_number(p, "vllm:request_decode_time_seconds_count", "\"small\""), 0);
+    assert_int_equal(prom_number(p, "vllm:request_prompt_tokens_count", "\"small\""), 1);
     free(p);
 }
 
@@ -389,7 +379,7 @@ static void test_buckets_are_cumulative_and_inclusive(void **state)
         n++;
     }
     assert_int_equal(n, scale->n + 1);
-    assert_int_equal(prom_find(p, "vllm:time_to_first_token_seconds_count", of_small)->number,
+    assert_int_equal(prom_number(p, "vllm:time_to_first_token_seconds_count", of_small),
                      2 * scale->n);
     prom_find(p, family, "\"small\",engine=\"0\",le=\"0.001\"");
     prom_find(p, family, "\"small\",engine=\"0\",le=\"1.0\"");
@@ -421,8 +411,7 @@ static void test_long_sums_have_no_exponent(void **state)
     p = page_of(r);
     assert_string_equal(prom_find(p, "vllm:e2e_request_latency_seconds_sum", "\"small\"")->value,
                         "123456789012.345678");
-    assert_int_equal(prom_find(p, "vllm:e2e_request_latency_seconds_count", "\"small\"")->number,
-                     2);
+    assert_int_equal(prom_number(p, "vllm:e2e_request_latency_seconds_count", "\"small\""), 2);
     free(p);
 }
 
@@ -437,9 +426,9 @@ static void test_requests_by_route_and_status(void **state)
     metrics_add(&r->loops[0], METRIC_LIMITED, 4);
     p = page_of(r);
     assert_int_equal(prom_count(p, "sluice_requests_total"), 2);
-    assert_int_equal(prom_find(p, "sluice_requests_total", "status=\"200\"")->number, 2);
-    assert_int_equal(prom_find(p, "sluice_requests_total", "status=\"other\"")->number, 1);
-    assert_int_equal(prom_find(p, "sluice_limited_total", "")->number, 4);
+    assert_int_equal(prom_number(p, "sluice_requests_total", "status=\"200\""), 2);
+    assert_int_equal(prom_number(p, "sluice_requests_total", "status=\"other\""), 1);
+    assert_int_equal(prom_number(p, "sluice_limited_total", ""), 4);
     free(p);
 }
 

@@ -28,6 +28,7 @@ struct api_config {
     unsigned n_loops;
     size_t body_max_bytes;         /* 8 MiB */
     size_t buffered_max_bytes;     /* over all requests of a loop whose bodies H2O holds */
+    size_t answers_max_bytes;      /* of all answers that wait for their clients, all loops */
     unsigned connections_max;      /* per loop */
     int64_t ping_ms;               /* SSE comment after so much silence; 5,000 */
     int64_t request_max_ms;        /* longest life of a request; also the slot's deadline */

@@ -46,6 +46,10 @@
       "The server had an error while processing your request.")                                    \
     X(OVERLOADED, 503, "server_error", "overloaded", true,                                         \
       "The server is overloaded. Please try again later.")                                         \
+    X(ANSWERS, 503, "server_error", "overloaded", true,                                            \
+      "The server ended this answer early: more wait for their clients than it can hold. What "    \
+      "was "                                                                                       \
+      "generated is billed.")                                                                      \
     X(UNAVAILABLE, 503, "server_error", "service_unavailable", true,                               \
       "A part of the service is away. Please try again later.")                                    \
     X(NO_PRICE, 503, "server_error", "model_not_priced", false,                                    \

@@ -15,11 +15,16 @@ struct histogram_scale {
     int64_t bounds[HISTOGRAM_BOUNDS_MAX];
 };
 
-/* All zero is an empty one. */
-struct histogram {
-    _Atomic uint64_t turn; /* odd while it is written */
+struct histogram_copy {
     _Atomic uint64_t buckets[HISTOGRAM_BOUNDS_MAX + 1];
     _Atomic uint64_t sum;
+};
+
+/* All zero is an empty one. Kept twice: while one copy is written the other is read, so that a
+ * writer that loses its processor in between holds up nobody. */
+struct histogram {
+    _Atomic uint64_t turn; /* copies[turn % 2] is not being written */
+    struct histogram_copy copies[2];
 };
 
 /* What was read, and may be added up over threads. Buckets are not cumulative. */

@@ -1,9 +1,11 @@
 /* One completion request on its way through the stages: parse, prepare, admit, journal, run,
- * settle. Split over the files inference.c (the way in), inference_run.c (the engine's job and the
- * end) and inference_answer.c (what the client sees). Belongs to its loop's thread. */
+ * settle. Split over the files inference.c (the handler), inference_read.c (what the request says),
+ * inference_admit.c (whether it may run), inference_run.c (the engine's job and the end) and
+ * inference_answer.c (what the client sees). Belongs to its loop's thread. */
 #ifndef API_INFERENCE_H
 #define API_INFERENCE_H
 
+#include "api/answers.h"
 #include "api/choices.h"
 #include "api/params.h"
 #include "api/request.h"
@@ -13,6 +15,10 @@
 #include "billing/billing.h"
 #include "engine/engine.h"
 #include "quota/quota.h"
+
+/* What a client waits before it tries again when a part is away: Redis and the engine's link
+ * reconnect within about as long. */
+#define API_RETRY_MS 1000
 
 /* A large body's way over the parser's thread, which has all of this until the message. */
 struct body_parse {
@@ -49,20 +55,38 @@ struct inference {
     struct shape shape;
     struct sse stream; /* streamed */
     struct choices choices;
-    bool is_echo_sent; /* streamed */
+    size_t body_bytes;    /* of an answer that was handed over whole */
+    struct answer answer; /* what all of it holds */
+    bool is_echo_sent;    /* streamed */
 };
 
 /* Stages. */
+bool inference_parse(struct request *r);
+bool inference_prepare(struct request *r);
+bool inference_admit(struct request *r);
+bool inference_journal(struct request *r);
 bool inference_run(struct request *r);
+
+/* Answer with an error and end, before anything was reserved. Return false, as a stage that ended.
+ */
+bool inference_refuse(struct request *r, struct api_error *e);
+bool inference_refuse_kind(struct request *r, enum error_kind kind);
 
 /* The end of what was journaled: settles, writes the final record, answers when that is durable.
  * `end` says how it went; exactly once. */
 void inference_close(struct inference *i, const struct engine_end *end);
 
-/* The answer. All do nothing once the client is gone. ST_TOO_LARGE, ST_NO_MEMORY: there will be
- * none; nothing may be generated for it. */
-MUST_CHECK enum status inference_answer_start(struct inference *i);
+/* Before anything is reserved. ST_TOO_LARGE: what it is sure to hold is more than an answer may;
+ * ST_NO_MEMORY. */
+MUST_CHECK enum status inference_answer_init(struct inference *i);
+/* The answer. All do nothing once the client is gone. */
+void inference_answer_start(struct inference *i);
 void inference_answer_delta(struct inference *i, const struct engine_delta *d);
 void inference_answer_end(struct inference *i, const struct api_error *e); /* NULL: it went well */
+
+/* Ends the loop's largest answer where all together hold too much: its memory goes at once, its
+ * client gets an error when the engine has said what was generated. One that was ended already, or
+ * handed over whole, loses its connection. */
+void inference_make_room(struct api_loop *l);
 
 #endif

@@ -5,6 +5,64 @@
 #include "api/loop_thread.h"
 #include "api/respond.h"
 #include "api/routes.h"
+#include "base/log.h"
+#include "base/size.h"
+
+/* ---- what it holds ---- */
+
+static void note_held(struct inference *i)
+{
+    size_t bytes = i->choices.held + i->body_bytes;
+
+    if (i->stream.request != NULL)
+        bytes += event_queue_held(&i->stream.queue);
+    answers_hold(&i->request->loop->answers, &i->answer, bytes);
+}
+
+/* Nothing of it can be taken back: it is on its way. */
+static void cut_answer(struct inference *i)
+{
+    struct request *r = i->request;
+
+    i->answer.state = ANSWER_CUT;
+    if (r->http != NULL)
+        connection_shut(r->conn, "an answer is not read, and its memory is needed");
+}
+
+static void end_answer(struct inference *i)
+{
+    struct request *r = i->request;
+
+    log_warn(r->name, "answer.end", "bytes=%zu: too much waits for clients", i->answer.held);
+    metrics_add(&r->loop->metrics, METRIC_ANSWERS_ENDED, 1);
+    i->answer.state = ANSWER_ENDED;
+    request_cancel(r, ERROR_ANSWERS);
+    choices_drop(&i->choices);
+    if (i->stream.request != NULL)
+        event_queue_drop(&i->stream.queue);
+    note_held(i);
+}
+
+void inference_make_room(struct api_loop *l)
+{
+    struct answer *a = answers_excess(&l->answers);
+    struct inference *i;
+
+    if (a == NULL)
+        return;
+    i = CONTAINER_OF(a, struct inference, answer);
+    if (a->state == ANSWER_WHOLE && !i->request->work_done)
+        end_answer(i);
+    else
+        cut_answer(i);
+}
+
+/* ---- the beginning ---- */
+
+static void on_sent(void *arg)
+{
+    note_held(arg);
+}
 
 static void on_stream_start(void *arg)
 {
@@ -44,11 +102,11 @@ static void init_shape(struct inference *i)
     shape_fingerprint(&stats, i->model->revision, i->shape.fingerprint);
 }
 
-static enum status init_choices(struct inference *i)
+enum status inference_answer_init(struct inference *i)
 {
     const struct params *p = &i->params;
     const struct choices_config cfg = {
-        .endpoint = i->shape.endpoint,
+        .endpoint = (enum endpoint)i->request->route->endpoint,
         .n = (uint32_t)p->n_choices,
         .want_logprobs = p->logprobs,
         .is_streamed = p->stream,
@@ -59,7 +117,10 @@ static enum status init_choices(struct inference *i)
         .text_len = p->text_len,
     };
 
-    return choices_init(&i->choices, &cfg);
+    enum status s = choices_init(&i->choices, &cfg);
+
+    note_held(i);
+    return s;
 }
 
 /* A client may lag by some steps, and a step brings an event of every choice; the prompt's come all
@@ -70,19 +131,16 @@ static size_t pending_max(const struct params *p)
            (p->echo ? ANSWER_BYTES_MAX : 0);
 }
 
-enum status inference_answer_start(struct inference *i)
+void inference_answer_start(struct inference *i)
 {
-    enum status s;
-
     init_shape(i);
-    s = init_choices(i);
-    if (s != ST_OK || !i->params.stream)
-        return s;
+    if (!i->params.stream)
+        return;
     sse_init(&i->stream, i->request, i->request->loop->api->cfg.ping_ms, pending_max(&i->params));
     i->stream.on_start = on_stream_start;
     i->stream.on_stuck = on_stream_stuck;
+    i->stream.on_sent = on_sent;
     i->stream.arg = i;
-    return ST_OK;
 }
 
 /* ---- streamed ---- */
@@ -127,7 +185,7 @@ static void send_delta(struct inference *i, const struct engine_delta *d)
         send_echo(i);
         shape_text(sse_begin(&i->stream), &i->shape, &part);
         sse_commit(&i->stream);
-        choice_clear(one);
+        choices_clear(&i->choices, one);
     }
     if (one->finish != ENGINE_FINISH_NONE && !one->is_closed && !is_last) {
         send_echo(i);
@@ -147,6 +205,8 @@ void inference_answer_delta(struct inference *i, const struct engine_delta *d)
         request_cancel(i->request, s == ST_TOO_LARGE ? ERROR_ANSWER : ERROR_OVERLOADED);
     else if (i->params.stream && !d->is_prompt)
         send_delta(i, d);
+    note_held(i);
+    inference_make_room(i->request->loop);
 }
 
 /* Choices whose end was not told one by one share that of the job. */
@@ -208,7 +268,9 @@ static void answer_whole(struct inference *i)
         shape_answer_choice(&body, &i->shape, &whole);
     }
     shape_answer_end(&body, &i->shape, &i->end.usage);
+    choices_drop(&i->choices);
     respond_json(i->request, 200, &body);
+    i->body_bytes = i->request->http != NULL ? body.len : 0; /* H2O has a copy */
     buf_dispose(&body);
 }
 
@@ -226,4 +288,5 @@ void inference_answer_end(struct inference *i, const struct api_error *e)
         end_stream(i);
     else
         answer_whole(i);
+    note_held(i);
 }

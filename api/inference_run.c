@@ -42,7 +42,7 @@ static void on_delta(void *arg, const struct engine_delta *d, const struct engin
 {
     struct inference *i = arg;
 
-    request_meter_tokens(&i->meter, d->choice, so_far, clock_mono_ns() / 1000);
+    request_meter_tokens(&i->meter, d->choice, so_far, d->read_us);
     note_progress(i, so_far);
     inference_answer_delta(i, d);
 }
@@ -123,12 +123,9 @@ static bool close_unrun(struct inference *i, enum status s)
 bool inference_run(struct request *r)
 {
     struct inference *i = r->state;
-    enum status s = inference_answer_start(i);
+    enum status s;
 
-    if (s != ST_OK) {
-        i->cancelled = s == ST_TOO_LARGE ? ERROR_ANSWER : ERROR_OVERLOADED;
-        return close_unrun(i, ST_CANCELLED);
-    }
+    inference_answer_start(i);
     i->progress_ms = now_ms(i);
     start_deadline(i);
     s = submit(i);
@@ -154,8 +151,11 @@ static enum error_kind error_of(const struct inference *i)
 {
     if (i->write.status != ST_OK)
         return ERROR_UNAVAILABLE; /* unbilled output is not given away */
+    /* It may have ended well meanwhile, but is not whole. */
+    if (i->answer.state != ANSWER_WHOLE)
+        return ERROR_ANSWERS;
     if (i->cancelled == ERROR_ANSWER)
-        return ERROR_ANSWER; /* it may have ended well meanwhile, but is not whole */
+        return ERROR_ANSWER;
     if (i->end.status == ST_OK)
         return ERROR_NONE;
     if (i->end.status == ST_CANCELLED && i->cancelled != ERROR_NONE)
@@ -167,6 +167,8 @@ static enum error_kind error_of(const struct inference *i)
 
 static int64_t retry_after_ms(const struct inference *i, enum error_kind kind)
 {
+    if (kind == ERROR_ANSWERS)
+        return API_RETRY_MS;
     if (kind != ERROR_UNAVAILABLE && kind != ERROR_OVERLOADED)
         return 0;
     return i->end.retry_after_ms != 0 ? (int64_t)i->end.retry_after_ms : ENGINE_RETRY_MS;

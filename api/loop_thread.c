@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "api/disconnect.h"
+#include "api/inference.h"
 #include "api/request.h"
 #include "base/log.h"
 #include "base/size.h"
@@ -79,6 +80,7 @@ static void on_tick(void *arg)
     struct api_loop *l = arg;
 
     disconnect_poll(l);
+    inference_make_room(l);
     if (++l->n_ticks % SAMPLE_TICKS == 0)
         connection_sample(l);
     publish(l);
@@ -296,6 +298,7 @@ static void wait_started(struct api_loop *l)
 enum status loop_thread_start(struct api_loop *l, struct api *a)
 {
     l->api = a;
+    l->answers.all = &a->answers;
     l->on_drain.on_message = on_drain;
     l->on_cancel.on_message = on_cancel;
     l->on_stop.on_message = on_stop;

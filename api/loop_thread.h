@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "api/answers.h"
 #include "api/connection.h"
 #include "api/h2o_loop.h"
 #include "api/metrics.h"
@@ -48,6 +49,7 @@ struct api_loop {
     struct request *live; /* requests whose work goes on */
     size_t n_live;
     size_t buffered_bytes; /* bodies that H2O holds for us */
+    struct answer_list answers;
     struct loop_timer tick;
     unsigned n_ticks;
     struct pollfd *polled; /* scratch of the search for clients that left */

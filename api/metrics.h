@@ -20,13 +20,16 @@ struct engine_model;
     X(LIMITED, "sluice_limited_total", "", "Requests refused by a limit (429).")                   \
     X(FAILED, "sluice_failed_total", "", "Admitted requests that failed.")                         \
     X(CLIENT_GONE, "sluice_client_gone_total", "", "Clients that left before their answer.")       \
+    X(ANSWERS_ENDED, "sluice_answers_ended_total", "",                                             \
+      "Answers ended because too many bytes of answers waited for clients.")                       \
     X(JOURNAL_FAILED, "sluice_journal_failed_total", "", "Usage records that were not written.")   \
     X(BILLED_PROMPT, "sluice_billed_tokens_total", "kind=\"prompt\"", "Tokens billed.")            \
     X(BILLED_CACHED, "sluice_billed_tokens_total", "kind=\"cached\"", "")                          \
     X(BILLED_OUTPUT, "sluice_billed_tokens_total", "kind=\"output\"", "")                          \
     X(CONNECTIONS_REFUSED, "sluice_connections_refused_total", "",                                 \
       "Connections closed because the loop has its fill.")                                         \
-    X(CONNECTIONS_SHUT, "sluice_connections_shut_total", "", "Connections cut for flooding.")
+    X(CONNECTIONS_SHUT, "sluice_connections_shut_total", "",                                       \
+      "Connections cut: they flooded, or did not read.")
 
 enum metric {
 #define METRIC_ENUM(name, metric, label, help) METRIC_##name,

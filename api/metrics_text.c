@@ -346,5 +346,7 @@ void metrics_text_put(struct buf *b, const struct metrics_view *v)
     put_loop_counters(b, v);
     put_requests(b, v);
     put_loop_gauges(b, v);
+    put_one(b, "sluice_answer_bytes", "gauge", "Bytes of answers that wait for their clients.",
+            v->answer_bytes);
     put_billing(b, v->billing);
 }

@@ -266,7 +266,8 @@ bool params_parse(enum endpoint endpoint, const char *body, size_t len, struct p
     struct reason why = {{0}, {0}};
 
     if (json_parse(body, len, JSON_DEPTH_MAX, &p.doc, &why) != ST_OK)
-        return error_set(e, ERROR_MALFORMED, "", "%s", why.text);
+        return error_set(e, why.param[0] != '\0' ? ERROR_VALUE : ERROR_MALFORMED, why.param, "%s",
+                         why.text);
     if (!parse_doc(endpoint, &p, e)) {
         params_dispose(&p);
         return false;

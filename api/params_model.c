@@ -22,6 +22,11 @@ bool params_check_model(const struct params *p, const struct engine_model *m, st
     for (uint32_t i = 0; i < p->n_stop_ids; i++)
         if ((uint32_t)p->stop_ids[i] >= m->n_vocab)
             return refuse_id("stop_token_ids", p->stop_ids[i], m, e);
+    if (p->n_choices > m->choices_max)
+        return error_set(e, ERROR_VALUE, "n",
+                         "Invalid value for 'n': the engine's queue takes at most %" PRIu32
+                         " choices of a request.",
+                         m->choices_max);
     if (p->max_tokens > m->context_tokens)
         return error_set(e, ERROR_VALUE, p->max_field,
                          "Invalid value for '%s': the model's context has %u tokens.", p->max_field,

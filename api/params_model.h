@@ -5,7 +5,8 @@
 
 #include "api/params.h"
 
-/* Token ids within the vocabulary, max_tokens within the context; false: *e names the field. */
+/* Token ids within the vocabulary, max_tokens within the context, n within the queue; false: *e
+ * names the field. */
 MUST_CHECK bool params_check_model(const struct params *p, const struct engine_model *m,
                                    struct api_error *e);
 /* For the fields that the request leaves open. */

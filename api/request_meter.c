@@ -43,20 +43,41 @@ void request_meter_begin(struct request_meter *m, struct model_metrics *to, int6
     m->begin_us = begin_us;
 }
 
+static void observe_gaps(struct request_meter *m, struct token_read *r)
+{
+    if (r->n_gaps > 0)
+        observe(m, MODEL_HISTOGRAM_TOKEN_GAP, r->at_us - r->before_us, r->n_gaps);
+    r->n_gaps = 0;
+}
+
+static void begin_read(struct request_meter *m, struct token_read *r, int64_t read_us)
+{
+    if (r->at_us != r->before_us)
+        observe_gaps(m, r);
+    r->before_us = r->at_us;
+    r->at_us = read_us;
+}
+
 void request_meter_tokens(struct request_meter *m, unsigned choice,
-                          const struct engine_usage *so_far, int64_t now_us)
+                          const struct engine_usage *so_far, int64_t read_us)
 {
     uint32_t n = count_tokens(m, so_far);
+    struct token_read *r;
 
     assert(choice < ENGINE_CHOICES_MAX);
     if (n == 0)
         return;
     if (!m->has_token)
-        observe(m, MODEL_HISTOGRAM_FIRST_TOKEN, now_us - m->begin_us, 1);
+        observe(m, MODEL_HISTOGRAM_FIRST_TOKEN, read_us - m->begin_us, 1);
     m->has_token = true;
-    if (m->last_us[choice] != 0)
-        observe(m, MODEL_HISTOGRAM_TOKEN_GAP, now_us - m->last_us[choice], n);
-    m->last_us[choice] = now_us;
+    r = &m->reads[choice];
+    if (r->at_us == 0) {
+        *r = (struct token_read){.before_us = read_us, .at_us = read_us, .n_gaps = n - 1};
+        return;
+    }
+    if (read_us != r->at_us)
+        begin_read(m, r, read_us);
+    r->n_gaps += n;
 }
 
 static enum model_metric reason_of(const struct engine_end *end)
@@ -82,6 +103,8 @@ void request_meter_end(struct request_meter *m, const struct engine_end *end, bo
                        int64_t now_us)
 {
     count_tokens(m, &end->usage);
+    for (unsigned i = 0; i < ENGINE_CHOICES_MAX; i++)
+        observe_gaps(m, &m->reads[i]);
     add(m, reason_of(end), 1);
     observe(m, MODEL_HISTOGRAM_E2E, now_us - m->begin_us, 1);
     observe(m, MODEL_HISTOGRAM_REQUEST_PROMPT, end->usage.prompt_tokens, 1);

@@ -68,6 +68,16 @@ static bool matches(const struct route *r, const char *path, size_t len)
     return len == n && memcmp(r->path, path, n) == 0;
 }
 
+/* What may be got may also be asked for without its body, which H2O leaves out. */
+static bool allows(const struct route *r, const char *method, size_t len)
+{
+    static const char head[] = "HEAD";
+
+    if (strcmp(r->method, "GET") == 0 && len == sizeof head - 1 && memcmp(method, head, len) == 0)
+        return true;
+    return strlen(r->method) == len && memcmp(r->method, method, len) == 0;
+}
+
 enum error_kind route_find(const char *method, size_t method_len, const char *path, size_t path_len,
                            unsigned listener, const struct route **out, const char **allow)
 {
@@ -76,8 +86,8 @@ enum error_kind route_find(const char *method, size_t method_len, const char *pa
 
         if ((r->listeners & listener) == 0 || !matches(r, path, path_len))
             continue;
-        if (strlen(r->method) != method_len || memcmp(r->method, method, method_len) != 0) {
-            *allow = r->method; /* one method per path, so far */
+        if (!allows(r, method, method_len)) {
+            *allow = strcmp(r->method, "GET") == 0 ? "GET, HEAD" : r->method;
             return ERROR_METHOD;
         }
         *out = r;

@@ -112,6 +112,7 @@ static void build_metrics(struct buf *b, void *arg)
                                                .n_loops = a->cfg.n_loops,
                                                .engine = &engine,
                                                .billing = &billing,
+                                               .answer_bytes = atomic_load(&a->answers.held),
                                                .wall_ms = clock_wall_ms()});
 }
 
@@ -135,11 +136,24 @@ static enum status init_metrics(struct api *a)
     return ST_OK;
 }
 
+/* So that no loop waits for the first one. */
+static bool prepare_page(struct api *a)
+{
+    struct buf text;
+    bool ok;
+
+    buf_init(&text);
+    metrics_page_get(&a->metrics_page, clock_mono_ms(), &text);
+    ok = !text.failed;
+    buf_dispose(&text);
+    return ok;
+}
+
 static enum status start_loops(struct api *a, struct reason *why)
 {
     a->loops = calloc(a->cfg.n_loops, sizeof *a->loops);
     a->loop_metrics = calloc(a->cfg.n_loops, sizeof(struct metrics *));
-    if (a->loops == NULL || a->loop_metrics == NULL || init_metrics(a) != ST_OK)
+    if (a->loops == NULL || a->loop_metrics == NULL || init_metrics(a) != ST_OK || !prepare_page(a))
         return fail(why, ST_NO_MEMORY, "out of memory");
     while (a->n_loops < a->cfg.n_loops) {
         enum status s = loop_thread_start(&a->loops[a->n_loops], a);
@@ -161,6 +175,7 @@ enum status api_start(const struct api_config *cfg, const struct api_parts *part
         return fail(why, ST_NO_MEMORY, "out of memory");
     a->cfg = *cfg;
     a->parts = *parts;
+    a->answers.max = cfg->answers_max_bytes;
     init_conf(a);
     metrics_page_init(&a->metrics_page, build_metrics, a);
     s = open_listeners(a, why);

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+#include "api/answers.h"
 #include "api/api.h"
 #include "api/connection.h"
 #include "api/metrics_page.h"
@@ -35,6 +36,7 @@ struct api {
     unsigned n_loops;                    /* started; the main thread's: others go by cfg.n_loops */
     struct worker *parser;               /* parses large bodies */
     struct metrics_page metrics_page;
+    struct answers answers; /* of all loops */
     atomic_bool draining;
 };
 

@@ -27,24 +27,21 @@ static void start_response(struct sse *s)
 static void send_pending(struct sse *s)
 {
     struct request *r = s->request;
-    struct buf full = s->pending;
+    enum h2o_send_state state = H2O_SEND_STATE_IN_PROGRESS;
     h2o_iovec_t vec;
 
-    s->pending = s->sending;
-    buf_clear(&s->pending);
-    s->pending.limit = s->pending_max;
-    s->sending = full;
+    event_queue_take(&s->queue);
     s->in_flight = true;
     s->last_ms = now_ms(s);
-    vec = h2o_iovec_init(full.data, full.len);
-    if (s->broken) {
-        r->answered = true;
-        h2o_send(r->http, &vec, full.len > 0, H2O_SEND_STATE_ERROR);
-        return;
-    }
-    r->answered = s->ended;
-    h2o_send(r->http, &vec, full.len > 0,
-             s->ended ? H2O_SEND_STATE_FINAL : H2O_SEND_STATE_IN_PROGRESS);
+    /* A copy that found no memory leaves a gap. */
+    s->broken = s->broken || s->queue.sending.failed;
+    if (s->broken)
+        state = H2O_SEND_STATE_ERROR;
+    else if (s->ended && event_queue_waiting(&s->queue) == 0)
+        state = H2O_SEND_STATE_FINAL;
+    r->answered = state != H2O_SEND_STATE_IN_PROGRESS;
+    vec = h2o_iovec_init(s->queue.sending.data, s->queue.sending.len);
+    h2o_send(r->http, &vec, vec.len > 0, state);
 }
 
 static bool is_over(const struct sse *s)
@@ -54,13 +51,13 @@ static bool is_over(const struct sse *s)
 
 void sse_flush(struct sse *s)
 {
-    if (is_over(s) || (s->in_flight && !s->pending.failed))
+    if (is_over(s) || (s->in_flight && !s->queue.pending.failed))
         return;
-    if (s->pending.failed) {
+    if (s->queue.pending.failed) {
         s->on_stuck(s->arg);
         return;
     }
-    if (s->pending.len == 0 && !s->ended && !s->broken)
+    if (event_queue_waiting(&s->queue) == 0 && !s->ended && !s->broken)
         return;
     if (!s->started)
         start_response(s);
@@ -73,6 +70,8 @@ static void on_proceed(h2o_generator_t *generator, h2o_req_t *http)
 
     (void)http;
     s->in_flight = false;
+    event_queue_sent(&s->queue);
+    s->on_sent(s->arg);
     sse_flush(s);
 }
 
@@ -96,7 +95,7 @@ static void on_ping(void *arg)
     if (is_over(s) || s->ended || s->broken)
         return;
     if (now_ms(s) - s->last_ms >= s->ping_ms && !s->in_flight) {
-        buf_puts(&s->pending, ": ping\n\n");
+        buf_puts(&s->queue.pending, ": ping\n\n");
         sse_flush(s);
     }
     if (s->in_flight)
@@ -108,10 +107,7 @@ void sse_init(struct sse *s, struct request *r, int64_t ping_ms, size_t pending_
 {
     s->generator = (h2o_generator_t){.proceed = on_proceed, .stop = on_stop};
     s->request = r;
-    buf_init(&s->pending);
-    buf_init(&s->sending);
-    s->pending_max = pending_max;
-    s->pending.limit = s->pending_max;
+    event_queue_init(&s->queue, pending_max);
     s->ping_ms = ping_ms;
     s->last_ms = now_ms(s);
     s->ping = (struct loop_timer){.on_timer = on_ping, .arg = s};
@@ -123,8 +119,7 @@ void sse_dispose(struct sse *s)
     if (s->request == NULL)
         return;
     loop_timer_stop(&s->request->loop->loop.super, &s->ping);
-    buf_dispose(&s->pending);
-    buf_dispose(&s->sending);
+    event_queue_dispose(&s->queue);
 }
 
 struct buf *sse_begin(struct sse *s)
@@ -135,13 +130,13 @@ struct buf *sse_begin(struct sse *s)
         s->on_start = NULL; /* it comes back here */
         on_start(s->arg);
     }
-    buf_puts(&s->pending, "data: ");
-    return &s->pending;
+    buf_puts(&s->queue.pending, "data: ");
+    return &s->queue.pending;
 }
 
 void sse_commit(struct sse *s)
 {
-    buf_puts(&s->pending, "\n\n");
+    buf_puts(&s->queue.pending, "\n\n");
 }
 
 void sse_end(struct sse *s)
@@ -157,8 +152,7 @@ void sse_break(struct sse *s)
 
     loop_timer_stop(&r->loop->loop.super, &s->ping);
     s->broken = true;
-    buf_dispose(&s->pending);
-    s->pending.limit = s->pending_max;
+    event_queue_drop(&s->queue);
     if (is_over(s) || !s->started)
         return;
     /* A write is under way to a client that doesn't read. On HTTP/1.1 the connection is this

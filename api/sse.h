@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "api/event_queue.h"
 #include "api/request.h"
 #include "base/buf.h"
 #include "base/loop.h"
@@ -22,18 +23,18 @@
 struct sse {
     h2o_generator_t generator;
     struct request *request;
-    struct buf pending, sending;
-    size_t pending_max; /* bytes of events that wait for a client that doesn't read */
+    struct event_queue queue;
     bool started, in_flight, ended, broken;
     int64_t last_ms; /* when something was last handed over */
     int64_t ping_ms;
     struct loop_timer ping;
     void (*on_start)(void *arg); /* writes the stream's first event */
     void (*on_stuck)(void *arg); /* the client doesn't read */
+    void (*on_sent)(void *arg);  /* some is out: it holds less */
     void *arg;
 };
 
-/* Begins to ping. */
+/* Begins to ping. pending_max: bytes of events that may wait for a client that doesn't read. */
 void sse_init(struct sse *s, struct request *r, int64_t ping_ms, size_t pending_max);
 void sse_dispose(struct sse *s);
 /* Write one event's data into what sse_begin gives, then sse_commit. Several events may be

@@ -1,5 +1,7 @@
 #include "app/cmd_generate.h"
 
+#include <float.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +10,7 @@
 #include "base/buf.h"
 #include "base/id.h"
 #include "base/json.h"
+#include "base/size.h"
 #include "engine/text/detok.h"
 
 #define CHUNK_ROWS 256u /* tokens of one prefill step */
@@ -33,13 +36,29 @@ static int usage(FILE *to, int code)
           "  --temperature T    0 (greedy, the default) to 2\n"
           "  --top-p P          above 0 to 1 (default 1: off)\n"
           "  --top-k K          0 (default): off\n"
+          "  --min-p P          0 (off, the default) to 1: of the most probable token's share\n"
+          "  --repetition-penalty R  above 0 to 2 (default 1: off), over prompt and output\n"
+          "  --frequency-penalty F   -2 to 2 (default 0), over the output\n"
+          "  --presence-penalty F    -2 to 2 (default 0), over the output\n"
           "  --seed N           the same seed gives the same tokens (default: random)\n"
           "  --no-special       control tokens in the prompt are plain text\n" LOCAL_HELP_TEXT,
           to);
     return code;
 }
 
-enum { PROMPT = LOCAL_END, MAX_TOKENS, TEMPERATURE, TOP_P, TOP_K, SEED, NO_SPECIAL };
+enum {
+    PROMPT = LOCAL_END,
+    MAX_TOKENS,
+    TEMPERATURE,
+    TOP_P,
+    TOP_K,
+    MIN_P,
+    REPETITION_PENALTY,
+    FREQUENCY_PENALTY,
+    PRESENCE_PENALTY,
+    SEED,
+    NO_SPECIAL
+};
 static const struct option options[] = {
     LOCAL_OPTIONS,
     {"prompt", required_argument, NULL, PROMPT},
@@ -47,6 +66,10 @@ static const struct option options[] = {
     {"temperature", required_argument, NULL, TEMPERATURE},
     {"top-p", required_argument, NULL, TOP_P},
     {"top-k", required_argument, NULL, TOP_K},
+    {"min-p", required_argument, NULL, MIN_P},
+    {"repetition-penalty", required_argument, NULL, REPETITION_PENALTY},
+    {"frequency-penalty", required_argument, NULL, FREQUENCY_PENALTY},
+    {"presence-penalty", required_argument, NULL, PRESENCE_PENALTY},
     {"seed", required_argument, NULL, SEED},
     {"no-special", no_argument, NULL, NO_SPECIAL},
     {NULL, 0, NULL, 0},
@@ -55,7 +78,7 @@ static const struct option options[] = {
 static bool real_number(const char *text, float min, float max, float *out)
 {
     char *end;
-    float v = strtof(text, &end);
+    float v = strtof(text, &end); /* "nan" is in no range */
 
     if (end == text || *end != '\0' || !(v >= min && v <= max))
         return false;
@@ -63,17 +86,40 @@ static bool real_number(const char *text, float min, float max, float *out)
     return true;
 }
 
+/* Values of the API's, api/params.c; what divides or must leave a token is more than 0 there, too.
+ */
+static const struct real_option {
+    int option;
+    float min, max;
+    size_t offset; /* in struct sampling */
+} real_options[] = {
+    {TEMPERATURE, 0, 2, offsetof(struct sampling, temperature)},
+    {TOP_P, FLT_TRUE_MIN, 1, offsetof(struct sampling, top_p)},
+    {MIN_P, 0, 1, offsetof(struct sampling, min_p)},
+    {REPETITION_PENALTY, FLT_TRUE_MIN, 2, offsetof(struct sampling, repetition_penalty)},
+    {FREQUENCY_PENALTY, -2, 2, offsetof(struct sampling, frequency_penalty)},
+    {PRESENCE_PENALTY, -2, 2, offsetof(struct sampling, presence_penalty)},
+};
+
+static const struct real_option *find_real(int option)
+{
+    for (size_t i = 0; i < COUNT_OF(real_options); i++)
+        if (real_options[i].option == option)
+            return &real_options[i];
+    return NULL;
+}
+
 static bool take_number(struct generate *g, int c)
 {
+    const struct real_option *real = find_real(c);
     long long n;
 
+    if (real != NULL)
+        return real_number(optarg, real->min, real->max,
+                           (float *)((char *)&g->sampling + real->offset));
     switch (c) {
     case MAX_TOKENS:
         return local_number(optarg, 1, INT32_MAX, &g->max_tokens);
-    case TEMPERATURE:
-        return real_number(optarg, 0, 2, &g->sampling.temperature);
-    case TOP_P:
-        return real_number(optarg, 1e-9f, 1, &g->sampling.top_p);
     case TOP_K:
         if (!local_number(optarg, 0, INT32_MAX, &n))
             return false;
@@ -99,6 +145,10 @@ static bool take_option(struct generate *g, int c)
     case TEMPERATURE:
     case TOP_P:
     case TOP_K:
+    case MIN_P:
+    case REPETITION_PENALTY:
+    case FREQUENCY_PENALTY:
+    case PRESENCE_PENALTY:
     case SEED:
         if (take_number(g, c))
             return true;
@@ -249,8 +299,9 @@ static enum status run(struct generate *g, struct reason *why)
 
 int cmd_generate(int argc, char **argv)
 {
-    struct generate g = {
-        .max_tokens = 128, .control = true, .sampling = {.temperature = 0, .top_p = 1}};
+    struct generate g = {.max_tokens = 128,
+                         .control = true,
+                         .sampling = {.temperature = 0, .top_p = 1, .repetition_penalty = 1}};
     struct reason why = {.text = ""};
     enum status st;
     int c;

@@ -50,6 +50,7 @@ struct config {
     int64_t http_loops;
     int64_t body_max_bytes;
     int64_t buffered_max_bytes;
+    int64_t answers_max_bytes;
     int64_t connections_max;
     int64_t ping_ms;
     int64_t request_max_ms;

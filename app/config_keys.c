@@ -135,6 +135,10 @@ const struct config_key config_keys[] = {
         "Largest request body; more is a 413."),
     INT("server.buffered_max_bytes", buffered_max_bytes, "268435456", 1024, INT64_C(1) << 36,
         "Request bodies held at one time, all requests of a loop together; more is a 503."),
+    INT("server.answers_max_bytes", answers_max_bytes, "268435456", MIB, INT64_C(1) << 36,
+        "Answers held for their clients at one time, all together: what is collected of those that "
+        "are sent whole, and what waits for streams' readers that lag. Above it the largest one is "
+        "ended with an error, and new requests are a 503."),
     INT("server.connections_max", connections_max, "4096", 1, 1 << 20,
         "Open connections per loop."),
     INT("server.ping_ms", ping_ms, "5000", 100, 600000,

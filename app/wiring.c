@@ -87,6 +87,8 @@ static enum status open_engine(struct wiring *w, struct reason *why)
         .default_max_tokens = (uint32_t)c->model_default_max_tokens,
         .text_threads = (unsigned)c->text_threads,
         .text_queue = (size_t)c->text_queue,
+        .queue_max = (uint32_t)c->engine_queue_max,
+        .tenant_queue_max = (uint32_t)c->engine_tenant_queue_max,
     };
 
     return engine_open(&cfg, &w->engine, why);
@@ -107,6 +109,7 @@ static enum status start_api(struct wiring *w, struct reason *why)
         .n_loops = (unsigned)c->http_loops,
         .body_max_bytes = (size_t)c->body_max_bytes,
         .buffered_max_bytes = (size_t)c->buffered_max_bytes,
+        .answers_max_bytes = (size_t)c->answers_max_bytes,
         .connections_max = (unsigned)c->connections_max,
         .ping_ms = c->ping_ms,
         .request_max_ms = c->request_max_ms,

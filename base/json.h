@@ -18,7 +18,7 @@
 
 /* Parses a document whose top is an object or array. Refuses invalid UTF-8, NUL (raw or \u0000),
  * duplicate keys, trailing bytes and nesting over `depth_max`. The reason names line and column,
- * never the content. The caller owns *out (json_decref). */
+ * never the content; its param, for a number that is too large, the top's member that has it. The caller owns *out (json_decref). */
 MUST_CHECK enum status json_parse(const char *text, size_t len, int depth_max, json_t **out,
                                   struct reason *why);
 
@@ -26,6 +26,8 @@ MUST_CHECK enum status json_parse(const char *text, size_t len, int depth_max, j
 void json_put_string(struct buf *b, const char *s, size_t len);
 /* The same without its quotes, for a string that is made of parts. */
 void json_put_chars(struct buf *b, const char *s, size_t len);
+/* What json_put_chars would append. */
+size_t json_chars_len(const char *s, size_t len);
 void json_put_cstr(struct buf *b, const char *s);
 void json_put_int(struct buf *b, int64_t v);
 

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/size.h"
 #include "engine/engine_state.h"
 #include "engine/text/template_content.h"
 
@@ -36,6 +37,17 @@ static enum status choose_context(const struct engine_config *cfg, const struct 
     return ST_OK;
 }
 
+static uint32_t choices_that_fit(const struct engine_config *cfg)
+{
+    const uint32_t bounds[] = {cfg->queue_max, cfg->tenant_queue_max};
+    uint32_t most = ENGINE_CHOICES_MAX;
+
+    for (size_t i = 0; i < COUNT_OF(bounds); i++)
+        if (bounds[i] != 0 && bounds[i] < most)
+            most = bounds[i];
+    return most;
+}
+
 static enum status describe(struct served_model *m, const struct engine_config *cfg,
                             struct reason *why)
 {
@@ -52,6 +64,7 @@ static enum status describe(struct served_model *m, const struct engine_config *
     m->pub.created_s = (int64_t)st.st_mtime;
     m->pub.default_max_tokens = cfg->default_max_tokens;
     m->pub.n_vocab = tokenizer_n_vocab(m->tokenizer);
+    m->pub.choices_max = choices_that_fit(cfg);
     m->pub.revision = m->model->revision;
     generation_defaults_read(m->model->gguf, &m->pub.defaults);
     return ST_OK;

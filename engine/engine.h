@@ -31,6 +31,9 @@ struct engine_config {
     uint32_t default_max_tokens; /* when a request has none; 0: what the context leaves */
     unsigned text_threads;
     size_t text_queue; /* waiting text works, all tenants; more are refused */
+    /* As the engine process has them: what may wait in it, each choice counted, in all and of one
+     * tenant. 0: not known here, or no bound. */
+    uint32_t queue_max, tenant_queue_max;
     const char *build; /* told to the engine process; NULL: "" */
     /* NULL: the engine process at socket_path. Tests give engine/backend/fake.h's, and its script.
      */
@@ -44,6 +47,7 @@ struct engine_model {
     uint32_t context_tokens;
     uint32_t default_max_tokens;
     uint32_t n_vocab;
+    uint32_t choices_max; /* of a job: its choices wait together, and more never fit the queue */
     const char *revision; /* hex */
     struct engine_defaults defaults;
 };
@@ -138,6 +142,7 @@ struct engine_stop_string {
 /* What became of a choice in a step. */
 struct engine_delta {
     uint32_t choice;
+    int64_t read_us; /* monotonic; the same for all that were read from the engine together */
     const char *text; /* valid UTF-8, may be empty */
     size_t len;
     enum engine_finish finish; /* not NONE: the choice has ended, nothing of it follows */

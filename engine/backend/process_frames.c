@@ -64,6 +64,7 @@ static enum status on_entry(struct process_link *l, const struct wire_step_entry
 {
     struct process_job *j = job_table_find(&l->jobs, e->job);
     const struct engine_delta d = {.choice = e->choice,
+                                   .read_us = l->read_us,
                                    .text = e->text,
                                    .len = e->text_len,
                                    .finish = (enum engine_finish)e->finish,

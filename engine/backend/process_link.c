@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "engine/backend/process_state.h"
@@ -143,6 +144,7 @@ static void on_ready(void *arg, int events)
     struct process_link *l = arg;
     enum status s = ST_OK;
 
+    l->read_us = clock_mono_ns() / 1000;
     if (events & LOOP_READ)
         s = read_some(l);
     if (s != ST_OK) {

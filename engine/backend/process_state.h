@@ -36,6 +36,7 @@ struct process_link {
     struct loop_watch *watch;
     struct loop_timer timer, silence;
     int64_t backoff_ms, heard_ms;
+    int64_t read_us; /* monotonic; when this turn's reading began */
     struct buf in, out;
     struct buf samples; /* of the STEP frame being handled */
     uint64_t consumed_bytes, credit_bytes;

@@ -146,7 +146,7 @@ static bool on_token(void *arg, struct sequence *s, const struct token_sample *t
     if (!is_end)
         is_stop = feed(j, c, t);
     if (!is_stop && (is_end || last))
-        detok_flush(c->detok, &j->text);
+        is_stop = detok_flush(c->detok, &j->text);
     put_text(j, c,
              is_end || is_stop ? ENGINE_FINISH_STOP
              : last            ? ENGINE_FINISH_LENGTH

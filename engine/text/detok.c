@@ -262,16 +262,17 @@ bool detok_feed(struct detok *d, int32_t id, struct buf *out)
     return false;
 }
 
-void detok_flush(struct detok *d, struct buf *out)
+bool detok_flush(struct detok *d, struct buf *out)
 {
     size_t searched = d->text.len;
 
     if (d->stopped)
-        return;
+        return true;
     if (d->tail_len > 0)
         put_replacement(d, d->tail_len);
     d->tail_len = 0;
-    /* The replacement may have completed a stop string of just that. */
-    if (!stop_or_go_on(d, searched, out))
-        release(d, d->text.len, out);
+    if (stop_or_go_on(d, searched, out))
+        return true;
+    release(d, d->text.len, out);
+    return false;
 }

@@ -33,8 +33,9 @@ void detok_search_stops(struct detok *d, bool on);
 /* Feeds one token; appends to *out what is safe to send. True: a stop string is complete; the text
  * before it is out, nothing of it or after it ever is, and later tokens are ignored. */
 bool detok_feed(struct detok *d, int32_t id, struct buf *out);
-/* The sequence ended without a stop string: appends what was held back. */
-void detok_flush(struct detok *d, struct buf *out);
+/* The sequence ended without a stop string: appends what was held back. True: a stop string is
+ * complete after all, by the U+FFFD of a character that stayed unfinished. */
+bool detok_flush(struct detok *d, struct buf *out);
 
 /* Bytes of the pieces that were fed, as tokens spell them, and how many of the first of these are
  * out (as themselves or within a U+FFFD). A token's text is out once `released` has reached what

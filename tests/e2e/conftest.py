@@ -130,6 +130,19 @@ class Stack:
         os.kill(pid, sig)
         return pid
 
+    def configure(self, section, line):
+        """Another key in a section; whoever is started next reads it."""
+        text = self.config.read_text()
+        assert f"\n{section}:\n" in text
+        self.config.write_text(text.replace(f"\n{section}:\n", f"\n{section}:\n  {line}\n", 1))
+
+    def restart(self, *parts):
+        """Kills them, and waits until they are back."""
+        for part in parts:
+            self.kill(part)
+        wait_for("the loss seen", lambda: not self.is_ready(), 20 * SLOW)
+        self.wait_ready()
+
     # ---- talking to it ----
 
     @property

@@ -71,6 +71,7 @@ CASES = [
     ("invalid UTF-8", "chat/completions", body().replace(b"hi", b"h\xff"), 400, None, None),
     ("raw NUL", "chat/completions", body().replace(b"hi", b"h\x00"), 400, None, None),
     ("escaped NUL", "chat/completions", body().replace(b"hi", b"h\\u0000"), 400, None, None),
+    ("temperature 1e400", "chat/completions", b'{"model":"m","temperature":1e400}', 400, "temperature", "invalid_value"),
     ("key twice", "chat/completions", b'{"model":"a","model":"b"}', 400, None, None),
     ("lone surrogate", "chat/completions", body().replace(b"hi", b"\\ud800"), 400, None, None),
     ("prompt missing", "completions", body(messages=...), 400, "prompt", None),
@@ -142,6 +143,18 @@ def test_unknown_paths_and_methods(stack, key, client):
     r = client.get(stack.base + "/v1/chat/completions", headers={"authorization": f"Bearer {key}"})
     check_error(r, 405)
     assert "POST" in r.headers["allow"]
+    r = client.post(stack.base + "/health")
+    check_error(r, 405)
+    assert r.headers["allow"] == "GET, HEAD"
+
+
+def test_head_is_get_without_the_body(stack, client):
+    for path in ("/health", "/livez", "/readyz", "/metrics"):
+        head, get = client.head(stack.base + path), client.get(stack.base + path)
+        assert head.status_code == get.status_code == 200, path
+        assert head.content == b"" and head.headers["content-type"] == get.headers["content-type"]
+    # the connection goes on with the next request
+    assert client.get(stack.base + "/health").json()["status"] == "ok"
 
 
 def test_a_key_without_the_scope_is_forbidden(stack, client):

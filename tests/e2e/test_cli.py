@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from conftest import BIN, MODEL, ROOT, SLOW
+from conftest import BIN, MODEL, MODEL_ID, ROOT, SLOW
 
 
 def run(*args, stdin=None, check=True):
@@ -126,6 +126,25 @@ def test_check_config(tmp_path):
     f.write_text("server:\n  prot: 5\n")
     done = run("check-config", f, check=False)
     assert done.returncode == 1 and "prot" in done.stderr
+
+
+@pytest.mark.parametrize("field,value", [("min_p", 0.2), ("repetition_penalty", 1.6), ("frequency_penalty", 1.5),
+                                         ("presence_penalty", -1.5)])
+def test_generate_samples_as_the_api_does(stack, field, value):
+    prompt, n, seed = "red, green, blue, red, green, blue,", 12, 11
+    common = {"model": MODEL_ID, "prompt": prompt, "max_tokens": n, "seed": seed, "temperature": 0.9}
+    plain, want = (stack.post("/v1/completions", {**common, **more}).json()["choices"][0]["text"]
+                   for more in ({}, {field: value}))
+    got = json.loads(run("generate", "--model", MODEL, "--prompt", prompt, "--max-tokens", n, "--seed", seed,
+                         "--temperature", 0.9, f"--{field.replace('_', '-')}", value, "--json").stdout)
+    assert got["text"] == want != plain
+
+
+@pytest.mark.parametrize("option,value", [("min-p", 1.1), ("min-p", "nan"), ("repetition-penalty", 0), ("repetition-penalty", 2.1),
+                                          ("frequency-penalty", 2.1), ("presence-penalty", -2.1), ("top-p", 0)])
+def test_generate_refuses_what_the_api_refuses(option, value):
+    done = run("generate", "--model", MODEL, "--prompt", "x", f"--{option}", value, check=False)
+    assert done.returncode == 2 and "not a value that this option takes" in done.stderr
 
 
 @pytest.mark.parametrize("args", [("tokenize",), ("generate", "--model"), ("score",), ("nothing",), ("key", "fly"),

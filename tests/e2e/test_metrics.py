@@ -62,23 +62,24 @@ def leave_early(stack, key, i, n_events=4):
 
 
 def mixed_load(stack, key):
-    """16 requests that are billed, and four that are refused, all at once."""
+    """18 requests that are billed, two of them with three choices, and four that are refused, all at once."""
     works = [lambda i=i: stack.post("/v1/chat/completions", body(i), key) for i in range(6)]
     works += [lambda i=i: stack.post("/v1/chat/completions", body(i, stream=True), key) for i in range(6)]
+    works += [lambda i=i: stack.post("/v1/chat/completions", body(i, n=3), key) for i in range(2)]
     works += [lambda i=i: leave_early(stack, key, i) for i in range(4)]
     works += [lambda i=i: stack.post("/v1/chat/completions", body(i, temperature=9), key) for i in range(4)]
     with futures.ThreadPoolExecutor(len(works)) as pool:
         answers = [f.result() for f in [pool.submit(w) for w in works]]
-    assert [r.status_code for r in answers if r is not None] == [200] * 12 + [400] * 4
+    assert [r.status_code for r in answers if r is not None] == [200] * 14 + [400] * 4
 
 
 def test_counters_equal_the_sums_of_the_usage_rows(stack):
     key = stack.new_key("counted")
     delta = Delta(stack)
     mixed_load(stack, key)
-    rows = stack.wait_rows(16, "t.name = 'counted'", seconds=30)
+    rows = stack.wait_rows(18, "t.name = 'counted'", seconds=30)
     delta.stop()
-    assert len(rows) == 16
+    assert len(rows) == 18
     prompt, output = sum(r["prompt_tokens"] for r in rows), sum(r["output_tokens"] for r in rows)
 
     assert delta.of("vllm:prompt_tokens_total") == prompt
@@ -97,11 +98,13 @@ def test_counters_equal_the_sums_of_the_usage_rows(stack):
                      "abort": sum(r["outcome"] == "cancelled" for r in rows), "error": 0}
     assert ended["abort"] == 4
 
-    # a token's gap is from the one before it; what a client that left did not get has none
+    # a token's gap is from its choice's one before it; what a client that left did not get has none
     got = [r for r in rows if r["output_tokens"] > 0]
     gaps = delta.of("vllm:inter_token_latency_seconds_count")
     assert delta.of("vllm:time_to_first_token_seconds_count") == len(got)
-    assert sum(r["output_tokens"] - 1 for r in got if r["outcome"] == "completed") <= gaps <= output - len(got)
+    further = 2 * 2  # choices after a request's first, whose first tokens have no gap either
+    assert sum(r["output_tokens"] - 1 for r in got if r["outcome"] == "completed") - further <= gaps
+    assert gaps <= output - len(got) - further
 
 
 def test_gauges_return_to_0_within_a_second_of_cancelling_everything(stack):
@@ -126,17 +129,22 @@ def test_gauges_return_to_0_within_a_second_of_cancelling_everything(stack):
 
 
 def timed_stream(client, stack, key, i):
-    """Seconds from the request to the first text, and to the end, by this side's clock."""
+    """Seconds from the request to each text, and to the end, by this side's clock."""
     long = " ".join(f"Item {k} of list {i} is number {k * 7}." for k in range(30))
-    begin, first = time.perf_counter(), None
+    begin, texts = time.perf_counter(), []
     with client.stream("POST", stack.base + "/v1/chat/completions", headers=auth(key),
                        json={**body(i, stream=True, ignore_eos=True),
                              "messages": [{"role": "user", "content": long}]}) as r:
         for line in r.iter_lines():
-            if first is None and line.startswith("data: {") and \
-                    json.loads(line[6:])["choices"][0]["delta"].get("content"):
-                first = time.perf_counter()
-    return first - begin, time.perf_counter() - begin
+            if line.startswith("data: {") and json.loads(line[6:])["choices"][0]["delta"].get("content"):
+                texts.append(time.perf_counter() - begin)
+    return texts, time.perf_counter() - begin
+
+
+def buckets(delta, name):
+    """(upper bound, values up to it), ascending."""
+    bounds = re.findall(rf'vllm:{name}_bucket{{[^}}]*le="([^"]+)"', "\n".join(delta.after))
+    return [(float(b), delta.of(f"vllm:{name}_bucket", f',le="{b}"')) for b in bounds]
 
 
 def test_times_agree_with_the_clients_clock(stack):
@@ -148,18 +156,27 @@ def test_times_agree_with_the_clients_clock(stack):
         stack.wait_rows(1, "t.name = 'timed'")
         delta = Delta(stack)
         times = [timed_stream(client, stack, key, i) for i in range(n)]
-        stack.wait_rows(n + 1, "t.name = 'timed'")
+        rows = stack.wait_rows(n + 1, "t.name = 'timed'")[1:]
     delta.stop()
-    for name, column in (("time_to_first_token_seconds", 0), ("e2e_request_latency_seconds", 1)):
+    for name, seconds in (("time_to_first_token_seconds", [t[0][0] for t in times]),
+                          ("e2e_request_latency_seconds", [t[1] for t in times])):
         assert delta.of(f"vllm:{name}_count") == n
-        mine, its = sum(t[column] for t in times) / n, delta.of(f"vllm:{name}_sum") / n
+        mine, its = sum(seconds) / n, delta.of(f"vllm:{name}_sum") / n
         print(f"{name}: client {mine * 1e3:.2f} ms, server {its * 1e3:.2f} ms")
         assert mine - error <= its <= mine, name
     # the phases are parts of the whole
     phases = sum(delta.of(f"vllm:request_{p}_time_seconds_sum") for p in ("queue", "prefill", "decode"))
     assert 0 < phases <= delta.of("vllm:e2e_request_latency_seconds_sum")
-    gaps = delta.of("vllm:inter_token_latency_seconds_sum")
-    assert gaps <= delta.of("vllm:e2e_request_latency_seconds_sum") - delta.of("vllm:time_to_first_token_seconds_sum")
+
+    # between tokens: every one but the first of each request; both ends of a stream are off by the error at most
+    gaps, its = delta.of("vllm:inter_token_latency_seconds_count"), delta.of("vllm:inter_token_latency_seconds_sum")
+    assert gaps == sum(r["output_tokens"] - 1 for r in rows)
+    mine = sum(texts[-1] - texts[0] for texts, _ in times)
+    print(f"between tokens: client {mine / gaps * 1e3:.2f} ms, server {its / gaps * 1e3:.2f} ms")
+    assert abs(mine - its) <= n * error
+    # no gap of the mean's size is told as a long one and some of nothing: half of them lie within a factor of 3
+    near = [v for bound, v in buckets(delta, "inter_token_latency_seconds") if bound >= 3 * mine / gaps]
+    assert near[0] >= gaps / 2
 
 
 def test_what_routers_read_is_there_once_and_typed(stack):

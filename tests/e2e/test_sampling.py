@@ -283,7 +283,7 @@ def test_a_model_s_own_defaults_hold_when_the_administrator_says_so(own_stack):
 
     greedy = texts_of(temperature=0)
     assert len(texts_of(temperature=None)) > 1, "OpenAI's default is 1"
-    with_config(stack, "model", "generation_defaults: model")
+    stack.configure("model", "generation_defaults: model")
     stack.kill("gateway")
     wait_for("the loss seen", lambda: not stack.is_ready(), 20 * SLOW)
     stack.wait_ready()
@@ -346,13 +346,6 @@ def test_a_cached_prompt_gives_the_same_answer(stack):
 
 # ---- the queue ----
 
-def with_config(stack, section, line):
-    """Another key in a section; whoever is started next reads it."""
-    text = stack.config.read_text()
-    assert f"\n{section}:\n" in text
-    stack.config.write_text(text.replace(f"\n{section}:\n", f"\n{section}:\n  {line}\n", 1))
-
-
 def flood(stack, key, n):
     """n long requests at once; their answers."""
     with httpx2.Client(limits=httpx2.Limits(max_connections=n)) as c, futures.ThreadPoolExecutor(n) as pool:
@@ -366,8 +359,8 @@ def flood(stack, key, n):
                          ids=["full", "too long"])
 def test_a_queue_that_is_full_or_too_slow_is_a_503(own_stack, section, line, part):
     stack = own_stack.start()
-    with_config(stack, "engine", "max_sequences: 1")
-    with_config(stack, section, line)
+    stack.configure("engine", "max_sequences: 1")
+    stack.configure(section, line)
     stack.kill("engine")
     if part == "gateway":
         stack.kill("gateway")

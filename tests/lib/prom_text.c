@@ -140,3 +140,8 @@ const struct prom_sample *prom_find(const struct prom_page *p, const char *name,
     assert(found != NULL);
     return found;
 }
+
+double prom_number(const struct prom_page *p, const char *name, const char *part)
+{
+    return prom_find(p, name, part)->number;
+}

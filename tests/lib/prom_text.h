@@ -34,5 +34,6 @@ struct prom_page *prom_parse(struct buf *b);
 size_t prom_count(const struct prom_page *p, const char *name);
 /* The one series of that name whose labels hold `part`; that there is one is asserted. */
 const struct prom_sample *prom_find(const struct prom_page *p, const char *name, const char *part);
+double prom_number(const struct prom_page *p, const char *name, const char *part);
 
 #endif

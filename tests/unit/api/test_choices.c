@@ -74,6 +74,15 @@ static json_t *member(json_t *list, size_t i, const char *name)
     return json_object_get(json_array_get(list, i), name);
 }
 
+static struct choices open_choices(enum endpoint endpoint, uint32_t n, bool want_logprobs)
+{
+    struct choices_config cfg = config_of(endpoint, n, want_logprobs);
+    struct choices c;
+
+    assert_int_equal(choices_init(&c, &cfg), ST_OK);
+    return c;
+}
+
 static void same_json(json_t *got, const char *want_text)
 {
     json_t *want = json_loads(want_text, JSON_DECODE_ANY, NULL);
@@ -84,23 +93,29 @@ static void same_json(json_t *got, const char *want_text)
     json_decref(want);
 }
 
+/* A member of a choice's log-probabilities; NULL: all of them. */
+static void same_logprobs(const struct choices *c, uint32_t choice, const char *name,
+                          const char *want)
+{
+    json_t *doc = logprobs_of(c, choice);
+
+    same_json(name != NULL ? json_object_get(doc, name) : doc, want);
+    json_decref(doc);
+}
+
 static void a_chat_token_has_its_bytes_and_its_rivals(void **state)
 {
     static const struct token_logprob tops[] = {{1, -0.25F}, {2, -1.5F}};
     static const struct token_sample t = {.id = 2, .logprob = -1.5F, .tops = tops, .n_tops = 2};
-    struct choices_config cfg = config_of(ENDPOINT_CHAT, 1, true);
-    struct choices c;
-    json_t *doc;
+    struct choices c = open_choices(ENDPOINT_CHAT, 1, true);
 
     (void)state;
-    assert_int_equal(choices_init(&c, &cfg), ST_OK);
     add(&c, 0, " cd", &t, 1);
-    doc = logprobs_of(&c, 0);
-    same_json(doc, "{\"refusal\":null,\"content\":[{\"token\":\" cd\",\"logprob\":-1.5,"
-                   "\"bytes\":[32,99,100],\"top_logprobs\":["
-                   "{\"token\":\"ab\",\"logprob\":-0.25,\"bytes\":[97,98]},"
-                   "{\"token\":\" cd\",\"logprob\":-1.5,\"bytes\":[32,99,100]}]}]}");
-    json_decref(doc);
+    same_logprobs(&c, 0, NULL,
+                  "{\"refusal\":null,\"content\":[{\"token\":\" cd\",\"logprob\":-1.5,"
+                  "\"bytes\":[32,99,100],\"top_logprobs\":["
+                  "{\"token\":\"ab\",\"logprob\":-0.25,\"bytes\":[97,98]},"
+                  "{\"token\":\" cd\",\"logprob\":-1.5,\"bytes\":[32,99,100]}]}]}");
     choices_dispose(&c);
 }
 
@@ -108,12 +123,10 @@ static void half_a_character_is_replaced_and_its_bytes_are_exact(void **state)
 {
     static const struct token_sample halves[] = {{.id = 3, .logprob = -1},
                                                  {.id = 4, .logprob = -2}};
-    struct choices_config cfg = config_of(ENDPOINT_CHAT, 1, true);
-    struct choices c;
+    struct choices c = open_choices(ENDPOINT_CHAT, 1, true);
     json_t *doc, *content;
 
     (void)state;
-    assert_int_equal(choices_init(&c, &cfg), ST_OK);
     add(&c, 0, "\xC3\xA9", halves, 2);
     doc = logprobs_of(&c, 0);
     content = json_object_get(doc, "content");
@@ -127,12 +140,10 @@ static void half_a_character_is_replaced_and_its_bytes_are_exact(void **state)
 static void a_long_token_is_whole(void **state)
 {
     static const struct token_sample t = {.id = LONG_TOKEN, .logprob = -1};
-    struct choices_config cfg = config_of(ENDPOINT_CHAT, 1, true);
-    struct choices c;
+    struct choices c = open_choices(ENDPOINT_CHAT, 1, true);
     json_t *doc;
 
     (void)state;
-    assert_int_equal(choices_init(&c, &cfg), ST_OK);
     add(&c, 0, "y", &t, 1);
     doc = logprobs_of(&c, 0);
     assert_int_equal(json_array_size(member(json_object_get(doc, "content"), 0, "bytes")),
@@ -144,16 +155,11 @@ static void a_long_token_is_whole(void **state)
 static void what_can_t_come_has_a_number_that_json_has(void **state)
 {
     static const struct token_sample t = {.id = 1, .logprob = -__builtin_inff()};
-    struct choices_config cfg = config_of(ENDPOINT_COMPLETIONS, 1, true);
-    struct choices c;
-    json_t *doc;
+    struct choices c = open_choices(ENDPOINT_COMPLETIONS, 1, true);
 
     (void)state;
-    assert_int_equal(choices_init(&c, &cfg), ST_OK);
     add(&c, 0, "ab", &t, 1);
-    doc = logprobs_of(&c, 0);
-    same_json(json_object_get(doc, "token_logprobs"), "[-9999]");
-    json_decref(doc);
+    same_logprobs(&c, 0, "token_logprobs", "[-9999]");
     choices_dispose(&c);
 }
 
@@ -165,19 +171,15 @@ static void completions_have_four_lists_and_no_key_twice(void **state)
         {.id = 5, .logprob = -1},
         {.id = 6, .logprob = -1},
     };
-    struct choices_config cfg = config_of(ENDPOINT_COMPLETIONS, 1, true);
-    struct choices c;
-    json_t *doc;
+    struct choices c = open_choices(ENDPOINT_COMPLETIONS, 1, true);
 
     (void)state;
-    assert_int_equal(choices_init(&c, &cfg), ST_OK);
     add(&c, 0, " cd", tokens, 1);
     add(&c, 0, "\xC3\xA9\"x", tokens + 1, 2);
-    doc = logprobs_of(&c, 0);
-    same_json(doc, "{\"tokens\":[\" cd\",\"\\u00e9\",\"\\\"x\"],\"token_logprobs\":[-4,-1,-1],"
-                   "\"top_logprobs\":[{\"ab\":-0.5,\"bytes:\\\\xc3\":-2,\" cd\":-4},"
-                   "{\"\\u00e9\":-1},{\"\\\"x\":-1}],\"text_offset\":[0,3,4]}");
-    json_decref(doc);
+    same_logprobs(&c, 0, NULL,
+                  "{\"tokens\":[\" cd\",\"\\u00e9\",\"\\\"x\"],\"token_logprobs\":[-4,-1,-1],"
+                  "\"top_logprobs\":[{\"ab\":-0.5,\"bytes:\\\\xc3\":-2,\" cd\":-4},"
+                  "{\"\\u00e9\":-1},{\"\\\"x\":-1}],\"text_offset\":[0,3,4]}");
     choices_dispose(&c);
 }
 
@@ -204,12 +206,11 @@ static void an_echoed_prompt_comes_before_every_choice(void **state)
     prompt.tokens = &rest[1];
     assert_int_equal(choices_add(&c, &prompt), ST_OK);
     add(&c, 1, "ab", &own, 1);
-    doc = logprobs_of(&c, 1);
-    same_json(doc, "{\"tokens\":[\"<s>\",\" cd\",\"ab\",\"ab\"],"
-                   "\"token_logprobs\":[null,-2,-3,-1],"
-                   "\"top_logprobs\":[null,{\"ab\":-0.5,\" cd\":-2},{\"ab\":-3},{\"ab\":-1}],"
-                   "\"text_offset\":[0,0,2,4]}");
-    json_decref(doc);
+    same_logprobs(&c, 1, NULL,
+                  "{\"tokens\":[\"<s>\",\" cd\",\"ab\",\"ab\"],"
+                  "\"token_logprobs\":[null,-2,-3,-1],"
+                  "\"top_logprobs\":[null,{\"ab\":-0.5,\" cd\":-2},{\"ab\":-3},{\"ab\":-1}],"
+                  "\"text_offset\":[0,0,2,4]}");
     doc = logprobs_of(&c, 0);
     assert_int_equal(json_array_size(json_object_get(doc, "tokens")), 3);
     json_decref(doc);
@@ -231,14 +232,63 @@ static void a_prompt_of_ids_is_spelled(void **state)
     choices_dispose(&c);
 }
 
-static void ends_are_counted_once_per_choice(void **state)
+/* Offsets of a prompt of ids and an output of ids, in one list. */
+static void check_offsets(const int32_t *prompt, uint32_t n_prompt, const char *out,
+                          const struct token_sample *tokens, uint32_t n_tokens, const char *want)
 {
-    struct choices_config cfg = config_of(ENDPOINT_CHAT, 2, false);
-    const struct engine_delta end = {.choice = 1, .text = "", .finish = ENGINE_FINISH_STOP};
+    struct choices_config cfg = config_of(ENDPOINT_COMPLETIONS, 1, true);
+    struct engine_delta d = {.is_prompt = true, .text = "", .n_tokens = 1};
     struct choices c;
 
-    (void)state;
+    cfg.prompt = prompt;
+    cfg.n_prompt = n_prompt;
     assert_int_equal(choices_init(&c, &cfg), ST_OK);
+    for (uint32_t i = 1; i < n_prompt; i++) {
+        const struct token_sample t = {.id = prompt[i], .logprob = -1};
+
+        d.tokens = &t;
+        assert_int_equal(choices_add(&c, &d), ST_OK);
+    }
+    add(&c, 0, out, tokens, n_tokens);
+    same_logprobs(&c, 0, "text_offset", want);
+    choices_dispose(&c);
+}
+
+/* A token begins at the character that holds its first byte. */
+static void offsets_go_on_after_what_is_no_utf_8(void **state)
+{
+    static const int32_t broken[] = {1, 3, 2, 4, 1}; /* ab U+FFFD cd U+FFFD ab */
+    static const int32_t halves[] = {1, 3, 4, 2};    /* ab é cd */
+    static const int32_t at_end[] = {2, 3};          /* cd U+FFFD */
+    static const struct token_sample own[] = {{.id = 3}, {.id = 4}, {.id = 4}, {.id = 1}};
+
+    (void)state;
+    check_offsets(broken, 5, "", NULL, 0, "[0,2,3,6,7]");
+    check_offsets(halves, 4, "", NULL, 0, "[0,2,2,3]");
+    check_offsets(at_end, 2,
+                  "\xC3\xA9\xEF\xBF\xBD"
+                  "ab",
+                  own, 4, "[0,3,4,4,5,6]");
+}
+
+/* As engine/text/detok.h drops it from the text. */
+static void a_space_that_the_text_lacks_takes_no_room(void **state)
+{
+    static const struct token_sample own[] = {{.id = 2}, {.id = 2}, {.id = 1}};
+    struct choices c = open_choices(ENDPOINT_COMPLETIONS, 1, true);
+
+    (void)state;
+    add(&c, 0, "cd cdab", own, 3);
+    same_logprobs(&c, 0, "text_offset", "[0,2,5]");
+    choices_dispose(&c);
+}
+
+static void ends_are_counted_once_per_choice(void **state)
+{
+    const struct engine_delta end = {.choice = 1, .text = "", .finish = ENGINE_FINISH_STOP};
+    struct choices c = open_choices(ENDPOINT_CHAT, 2, false);
+
+    (void)state;
     add(&c, 0, "a", NULL, 0);
     add(&c, 1, "b", NULL, 0);
     add(&c, 0, "c", NULL, 0);
@@ -267,7 +317,7 @@ static enum status fill(bool is_streamed)
     for (size_t i = 0; i <= ANSWER_BYTES_MAX / sizeof text && s == ST_OK; i++) {
         s = choices_add(&c, &d);
         if (is_streamed)
-            choice_clear(&c.list[1]);
+            choices_clear(&c, &c.list[1]);
     }
     choices_dispose(&c);
     return s;
@@ -307,6 +357,8 @@ int main(void)
         cmocka_unit_test(completions_have_four_lists_and_no_key_twice),
         cmocka_unit_test(an_echoed_prompt_comes_before_every_choice),
         cmocka_unit_test(a_prompt_of_ids_is_spelled),
+        cmocka_unit_test(offsets_go_on_after_what_is_no_utf_8),
+        cmocka_unit_test(a_space_that_the_text_lacks_takes_no_room),
         cmocka_unit_test(ends_are_counted_once_per_choice),
         cmocka_unit_test(a_collected_answer_is_bounded),
         cmocka_unit_test(the_prompt_of_every_choice_counts),

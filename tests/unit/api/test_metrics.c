@@ -144,15 +144,15 @@ static void test_what_routers_read_appears_once_whatever_the_models(void **state
     r->engine = (struct engine_stats){
         .running = 3, .waiting = 5, .pages_used = 25, .pages_total = 100, .preemptions = 9};
     p = page_of(r);
-    assert_int_equal(prom_find(p, "vllm:num_requests_running", "model_name=\"small\"")->number, 3);
-    assert_int_equal(prom_find(p, "vllm:num_requests_waiting", "engine=\"0\"")->number, 5);
+    assert_int_equal(prom_number(p, "vllm:num_requests_running", "model_name=\"small\""), 3);
+    assert_int_equal(prom_number(p, "vllm:num_requests_waiting", "engine=\"0\""), 5);
     assert_string_equal(prom_find(p, "vllm:kv_cache_usage_perc", "")->value, "0.250000");
     assert_string_equal(prom_find(p, "vllm:cache_config_info", "")->labels,
                         "block_size=\"16\",num_gpu_blocks=\"100\",engine=\"0\"");
     assert_string_equal(prom_find(p, "vllm:lora_requests_info", "")->labels,
                         "max_lora=\"0\",running_lora_adapters=\"\",waiting_lora_adapters=\"\"");
     assert_string_equal(prom_find(p, "vllm:lora_requests_info", "")->value, "1700000000.042");
-    assert_int_equal(prom_find(p, "vllm:num_preemptions_total", "")->number, 9);
+    assert_int_equal(prom_number(p, "vllm:num_preemptions_total", ""), 9);
     free(p);
 }
 
@@ -164,9 +164,9 @@ static void test_the_engine_counters_are_passed_on(void **state)
     r->engine = (struct engine_stats){
         .prefix_query_tokens = 1000, .prefix_hit_tokens = 160, .not_finite = 2};
     p = page_of(r);
-    assert_int_equal(prom_find(p, "vllm:prefix_cache_queries_total", "")->number, 1000);
-    assert_int_equal(prom_find(p, "vllm:prefix_cache_hits_total", "")->number, 160);
-    assert_int_equal(prom_find(p, "vllm:corrupted_requests_total", "")->number, 2);
+    assert_int_equal(prom_number(p, "vllm:prefix_cache_queries_total", ""), 1000);
+    assert_int_equal(prom_number(p, "vllm:prefix_cache_hits_total", ""), 160);
+    assert_int_equal(prom_number(p, "vllm:corrupted_requests_total", ""), 2);
     free(p);
 }
 
@@ -188,18 +188,16 @@ static void test_tokens_and_ends_add_up_over_loops(void **state)
     end_meter(&a, ST_OK, ENGINE_FINISH_STOP, 7, 3, 2000000);
     end_meter(&b, ST_CANCELLED, ENGINE_FINISH_NONE, 7, 5, 2000000); /* three more on the way */
     p = page_of(r);
-    assert_int_equal(prom_find(p, "vllm:prompt_tokens_total", "\"small\"")->number, 14);
-    assert_int_equal(prom_find(p, "vllm:generation_tokens_total", "\"small\"")->number, 8);
-    assert_int_equal(prom_find(p, "vllm:prompt_tokens_total", "\"o")->number, 0);
-    assert_int_equal(prom_find(p, "vllm:request_success_total",
-                               "\"small\",engine=\"0\",finished_reason=\"stop\"")
-                         ->number,
+    assert_int_equal(prom_number(p, "vllm:prompt_tokens_total", "\"small\""), 14);
+    assert_int_equal(prom_number(p, "vllm:generation_tokens_total", "\"small\""), 8);
+    assert_int_equal(prom_number(p, "vllm:prompt_tokens_total", "\"o"), 0);
+    assert_int_equal(prom_number(p, "vllm:request_success_total",
+                                 "\"small\",engine=\"0\",finished_reason=\"stop\""),
                      1);
-    assert_int_equal(prom_find(p, "vllm:request_success_total",
-                               "\"small\",engine=\"0\",finished_reason=\"abort\"")
-                         ->number,
+    assert_int_equal(prom_number(p, "vllm:request_success_total",
+                                 "\"small\",engine=\"0\",finished_reason=\"abort\""),
                      1);
-    assert_int_equal(prom_find(p, "vllm:request_prompt_tokens_sum", "\"small\"")->number, 14);
+    assert_int_equal(prom_number(p, "vllm:request_prompt_tokens_sum", "\"small\""), 14);
     assert_string_equal(prom_find(p, "vllm:request_generation_tokens_sum", "\"small\"")->value,
                         "8.0");
     free(p);
@@ -216,12 +214,10 @@ static void test_the_times_of_a_request(void **state)
     p = page_of(r);
     assert_string_equal(prom_find(p, "vllm:time_to_first_token_seconds_sum", "\"small\"")->value,
                         "0.2");
-    assert_int_equal(prom_find(p, "vllm:time_to_first_token_seconds_count", "\"small\"")->number,
-                     1);
+    assert_int_equal(prom_number(p, "vllm:time_to_first_token_seconds_count", "\"small\""), 1);
     assert_string_equal(prom_find(p, "vllm:inter_token_latency_seconds_sum", "\"small\"")->value,
                         "0.25");
-    assert_int_equal(prom_find(p, "vllm:inter_token_latency_seconds_count", "\"small\"")->number,
-                     2);
+    assert_int_equal(prom_number(p, "vllm:inter_token_latency_seconds_count", "\"small\""), 2);
     assert_string_equal(prom_find(p, "vllm:e2e_request_latency_seconds_sum", "\"small\"")->value,
                         "2.5");
     assert_string_equal(prom_find(p, "vllm:request_queue_time_seconds_sum", "\"small\"")->value,
@@ -233,28 +229,67 @@ static void test_the_times_of_a_request(void **state)
     free(p);
 }
 
-static void test_tokens_that_come_at_once_share_the_time(void **state)
+/* Gaps up to a bound of the histogram. */
+static double gaps_up_to(const struct prom_page *p, const char *bound)
+{
+    char labels[64];
+
+    snprintf(labels, sizeof labels, "\"small\",engine=\"0\",le=\"%s\"", bound);
+    return prom_number(p, "vllm:inter_token_latency_seconds_bucket", labels);
+}
+
+static void check_gaps(const struct prom_page *p, int n, const char *sum)
+{
+    assert_int_equal(prom_number(p, "vllm:inter_token_latency_seconds_count", "\"small\""), n);
+    assert_string_equal(prom_find(p, "vllm:inter_token_latency_seconds_sum", "\"small\"")->value,
+                        sum);
+}
+
+/* Frames that were read together are steps of the same length, not one long one and some of none.
+ */
+static void test_tokens_that_are_read_together_share_the_time(void **state)
+{
+    static const int64_t times[] = {1500000, 1500000, 1700000, 1700000,
+                                    1700000, 1700000, 1800000, 1800000};
+    struct rig *r = *state;
+    struct request_meter m = meter_after(r, 0, times, COUNT_OF(times));
+    struct prom_page *p;
+
+    end_meter(&m, ST_OK, ENGINE_FINISH_LENGTH, 7, COUNT_OF(times), 1900000);
+    p = page_of(r);
+    check_gaps(p, 7, "0.3");
+    /* five in 200 ms, one of them of the first read, then two in 100 ms */
+    assert_int_equal(gaps_up_to(p, "0.025"), 0);
+    assert_int_equal(gaps_up_to(p, "0.05"), 7);
+    free(p);
+}
+
+static void test_tokens_of_one_delta_share_the_time(void **state)
 {
     struct rig *r = *state;
     struct request_meter m = {0};
     struct prom_page *p;
 
     request_meter_begin(&m, metrics_of_model(&r->loops[0], &small), 0);
-    request_meter_tokens(&m, 0, &(struct engine_usage){7, 0, 2}, 500000);
-    request_meter_tokens(&m, 0, &(struct engine_usage){7, 0, 6}, 700000); /* four in 200 ms */
+    request_meter_tokens(&m, 0, &(struct engine_usage){7, 0, 1}, 500000);
+    request_meter_tokens(&m, 0, &(struct engine_usage){7, 0, 5}, 700000); /* four in 200 ms */
+    end_meter(&m, ST_OK, ENGINE_FINISH_LENGTH, 7, 5, 800000);
     p = page_of(r);
-    assert_int_equal(prom_find(p, "vllm:inter_token_latency_seconds_count", "\"small\"")->number,
-                     4);
-    assert_int_equal(prom_find(p, "vllm:inter_token_latency_seconds_bucket",
-                               "\"small\",engine=\"0\",le=\"0.025\"")
-                         ->number,
-                     0);
-    assert_int_equal(prom_find(p, "vllm:inter_token_latency_seconds_bucket",
-                               "\"small\",engine=\"0\",le=\"0.05\"")
-                         ->number,
-                     4);
-    assert_string_equal(prom_find(p, "vllm:inter_token_latency_seconds_sum", "\"small\"")->value,
-                        "0.2");
+    check_gaps(p, 4, "0.2");
+    assert_int_equal(gaps_up_to(p, "0.05"), 4);
+    free(p);
+}
+
+static void test_all_tokens_in_one_read_have_no_time_between(void **state)
+{
+    static const int64_t times[] = {1500000, 1500000, 1500000};
+    struct rig *r = *state;
+    struct request_meter m = meter_after(r, 0, times, 3);
+    struct prom_page *p;
+
+    end_meter(&m, ST_OK, ENGINE_FINISH_LENGTH, 7, 3, 1600000);
+    p = page_of(r);
+    check_gaps(p, 2, "0.0");
     free(p);
 }
 
@@ -270,13 +305,10 @@ static void test_choices_have_gaps_of_their_own(void **state)
             request_meter_tokens(&m, choice,
                                  &(struct engine_usage){7, 0, 3 * (step - 1) + choice + 1},
                                  100000 * step);
+    end_meter(&m, ST_OK, ENGINE_FINISH_LENGTH, 7, 6, 300000);
     p = page_of(r);
-    assert_int_equal(prom_find(p, "vllm:time_to_first_token_seconds_count", "\"small\"")->number,
-                     1);
-    assert_int_equal(prom_find(p, "vllm:inter_token_latency_seconds_count", "\"small\"")->number,
-                     3);
-    assert_string_equal(prom_find(p, "vllm:inter_token_latency_seconds_sum", "\"small\"")->value,
-                        "0.3");
+    assert_int_equal(prom_number(p, "vllm:time_to_first_token_seconds_count", "\"small\""), 1);
+    check_gaps(p, 3, "0.3");
     free(p);
 }
 
@@ -290,13 +322,12 @@ static void test_counters_never_fall(void **state)
 
     end_meter(&m, ST_INTERNAL, ENGINE_FINISH_NONE, 0, 0, 2000000);
     p = page_of(r);
-    assert_int_equal(prom_find(p, "vllm:prompt_tokens_total", "\"small\"")->number, 7);
-    assert_int_equal(prom_find(p, "vllm:generation_tokens_total", "\"small\"")->number, 2);
-    assert_int_equal(prom_find(p, "vllm:request_success_total",
-                               "\"small\",engine=\"0\",finished_reason=\"error\"")
-                         ->number,
+    assert_int_equal(prom_number(p, "vllm:prompt_tokens_total", "\"small\""), 7);
+    assert_int_equal(prom_number(p, "vllm:generation_tokens_total", "\"small\""), 2);
+    assert_int_equal(prom_number(p, "vllm:request_success_total",
+                                 "\"small\",engine=\"0\",finished_reason=\"error\""),
                      1);
-    assert_int_equal(prom_find(p, "vllm:request_queue_time_seconds_count", "\"small\"")->number, 0);
+    assert_int_equal(prom_number(p, "vllm:request_queue_time_seconds_count", "\"small\""), 0);
     free(p);
 }
 
@@ -308,14 +339,11 @@ static void test_a_phase_that_was_not_reached_is_not_observed(void **state)
 
     end_meter(&m, ST_CANCELLED, ENGINE_FINISH_NONE, 0, 0, 2000000);
     p = page_of(r);
-    assert_int_equal(prom_find(p, "vllm:time_to_first_token_seconds_count", "\"small\"")->number,
-                     0);
-    assert_int_equal(prom_find(p, "vllm:request_queue_time_seconds_count", "\"small\"")->number, 1);
-    assert_int_equal(prom_find(p, "vllm:request_prefill_time_seconds_count", "\"small\"")->number,
-                     0);
-    assert_int_equal(prom_find(p, "vllm:request_decode_time_seconds_count", "\"small\"")->number,
-                     0);
-    assert_int_equal(prom_find(p, "vllm:request_prompt_tokens_count", "\"small\"")->number, 1);
+    assert_int_equal(prom_number(p, "vllm:time_to_first_token_seconds_count", "\"small\""), 0);
+    assert_int_equal(prom_number(p, "vllm:request_queue_time_seconds_count", "\"small\""), 1);
+    assert_int_equal(prom_number(p, "vllm:request_prefill_time_seconds_count", "\"small\""), 0);
+    assert_int_equal(prom_number(p, "vllm:request_decode_time_seconds_count", "\"small\""), 0);
+    assert_int_equal(prom_number(p, "vllm:request_prompt_tokens_count", "\"small\""), 1);
     free(p);
 }
 
@@ -351,7 +379,7 @@ static void test_buckets_are_cumulative_and_inclusive(void **state)
         n++;
     }
     assert_int_equal(n, scale->n + 1);
-    assert_int_equal(prom_find(p, "vllm:time_to_first_token_seconds_count", of_small)->number,
+    assert_int_equal(prom_number(p, "vllm:time_to_first_token_seconds_count", of_small),
                      2 * scale->n);
     prom_find(p, family, "\"small\",engine=\"0\",le=\"0.001\"");
     prom_find(p, family, "\"small\",engine=\"0\",le=\"1.0\"");
@@ -383,8 +411,7 @@ static void test_long_sums_have_no_exponent(void **state)
     p = page_of(r);
     assert_string_equal(prom_find(p, "vllm:e2e_request_latency_seconds_sum", "\"small\"")->value,
                         "123456789012.345678");
-    assert_int_equal(prom_find(p, "vllm:e2e_request_latency_seconds_count", "\"small\"")->number,
-                     2);
+    assert_int_equal(prom_number(p, "vllm:e2e_request_latency_seconds_count", "\"small\""), 2);
     free(p);
 }
 
@@ -399,9 +426,9 @@ static void test_requests_by_route_and_status(void **state)
     metrics_add(&r->loops[0], METRIC_LIMITED, 4);
     p = page_of(r);
     assert_int_equal(prom_count(p, "sluice_requests_total"), 2);
-    assert_int_equal(prom_find(p, "sluice_requests_total", "status=\"200\"")->number, 2);
-    assert_int_equal(prom_find(p, "sluice_requests_total", "status=\"other\"")->number, 1);
-    assert_int_equal(prom_find(p, "sluice_limited_total", "")->number, 4);
+    assert_int_equal(prom_number(p, "sluice_requests_total", "status=\"200\""), 2);
+    assert_int_equal(prom_number(p, "sluice_requests_total", "status=\"other\""), 1);
+    assert_int_equal(prom_number(p, "sluice_limited_total", ""), 4);
     free(p);
 }
 
@@ -415,7 +442,9 @@ int main(void)
         RIGGED(test_names_in_labels_are_escaped),
         RIGGED(test_tokens_and_ends_add_up_over_loops),
         RIGGED(test_the_times_of_a_request),
-        RIGGED(test_tokens_that_come_at_once_share_the_time),
+        RIGGED(test_tokens_that_are_read_together_share_the_time),
+        RIGGED(test_tokens_of_one_delta_share_the_time),
+        RIGGED(test_all_tokens_in_one_read_have_no_time_between),
         RIGGED(test_choices_have_gaps_of_their_own),
         RIGGED(test_counters_never_fall),
         RIGGED(test_a_phase_that_was_not_reached_is_not_observed),

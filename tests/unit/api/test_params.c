@@ -53,7 +53,14 @@ static const struct bad_case bad_cases[] = {
     WHOLE("{\"model\":\"\xff\"}", MALFORMED, ""),
     WHOLE("{\"model\":\"\\u0000\"}", MALFORMED, ""),
     WHOLE("{\"model\":\"\\ud800\"}", MALFORMED, ""),
-    WHOLE("{\"n\":99999999999999999999}", MALFORMED, ""),
+    WHOLE("{\"n\":99999999999999999999}", VALUE, "n"),
+    WHOLE("[99999999999999999999]", MALFORMED, ""),
+    WHOLE("{\"a b\":1e400}", MALFORMED, ""),
+    CHAT("\"temperature\":1e400", VALUE, "temperature"),
+    CHAT("\"min_p\" : -1e400 ,\"n\":1", VALUE, "min_p"),
+    CHAT("\"logit_bias\":{\"5\":1e400}", VALUE, "logit_bias"),
+    CHAT("\"user\":\"\\\"n\\\":\",\"seed\":1e999", VALUE, "seed"),
+    COMP("\"stop_token_ids\":[1,{\"n\":\"\\\\\"},-99999999999999999999]", VALUE, "stop_token_ids"),
     WHOLE("{}", MISSING, "model"),
     WHOLE("{\"model\":null}", MISSING, "model"),
     WHOLE("{\"model\":5}", TYPE, "model"),
@@ -353,6 +360,7 @@ static const struct engine_model model = {
     .id = "m",
     .context_tokens = 100,
     .n_vocab = 10,
+    .choices_max = 7,
     .defaults =
         {.temperature = 0.5F, .top_p = -1, .min_p = 0, .repetition_penalty = 1.25F, .top_k = 40},
 };
@@ -380,6 +388,8 @@ static void what_the_model_lacks_is_refused_by_name(void **state)
         {",\"max_tokens\":101", "max_tokens"},
         {",\"max_completion_tokens\":101", "max_completion_tokens"},
         {",\"min_tokens\":101", "min_tokens"},
+        {",\"n\":7", ""},
+        {",\"n\":8", "n"},
     };
 
     (void)state;

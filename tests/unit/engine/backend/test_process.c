@@ -20,6 +20,7 @@
 #include "tests/lib/engine_rig.h"
 #include "tests/lib/fake_device.h"
 #include "tests/lib/gguf_build.h"
+#include "tests/lib/hand_engine.h"
 #include "tests/lib/poll_loop.h"
 
 static const int32_t prompt[] = {10, 20, 30, 40, 50, 60, 70, 80, 90, 100};
@@ -361,12 +362,6 @@ static struct sockaddr_un address(const struct engine_rig *r)
     return a;
 }
 
-static void send_all(int fd, struct buf *b)
-{
-    assert_int_equal(send(fd, b->data, b->len, MSG_NOSIGNAL), b->len);
-    buf_clear(b);
-}
-
 static void put_hand_submit(struct buf *b, uint64_t job, uint32_t max_tokens)
 {
     wire_put_submit(b, &(struct wire_submit){.job = job,
@@ -390,7 +385,8 @@ static int stopped_gateway(const struct engine_rig *r)
     wire_put_hello(&b, &(struct wire_hello){WIRE_VERSION_MIN, WIRE_VERSION_MAX, "hand"});
     for (uint64_t job = 1; job <= 4; job++)
         put_hand_submit(&b, job, 400);
-    send_all(fd, &b);
+    hand_engine_send(fd, &b);
+    buf_clear(&b);
     buf_dispose(&b);
     return fd;
 }
@@ -452,37 +448,6 @@ static void test_a_broken_frame_ends_that_connection_alone(void **state)
     engine_rig_close(&r);
 }
 
-struct hand_engine {
-    int listen_fd, fd;
-    struct engine_rig *rig;
-};
-
-static bool has_connected(void *arg)
-{
-    struct hand_engine *h = arg;
-
-    h->fd = accept4(h->listen_fd, NULL, NULL, SOCK_CLOEXEC);
-    return h->fd != -1;
-}
-
-static void hand_engine_open(struct hand_engine *h, struct engine_rig *r, const char *revision)
-{
-    struct wire_welcome w = {.version = WIRE_VERSION_MAX,
-                             .max_sequences = 1,
-                             .max_context = r->model->context_tokens,
-                             .credit_bytes = 1000};
-    struct buf b;
-
-    buf_init(&b);
-    *h = (struct hand_engine){.rig = r, .fd = -1};
-    assert_int_equal(listener_open(r->socket_path, &h->listen_fd, NULL), ST_OK);
-    engine_rig_await(r, has_connected, h);
-    strcpy(w.revision, revision);
-    wire_put_welcome(&b, &w);
-    send_all(h->fd, &b);
-    buf_dispose(&b);
-}
-
 static void test_when_the_engine_dies_the_last_frame_counts(void **state)
 {
     struct engine_submit s = request(50);
@@ -492,8 +457,7 @@ static void test_when_the_engine_dies_the_last_frame_counts(void **state)
     struct buf b;
 
     (void)state;
-    engine_rig_open(&r, &fake_device_ops);
-    hand_engine_open(&h, &r, r.model->revision);
+    hand_engine_open(&h, &r, NULL, 0);
     engine_rig_await_ready(&r);
     assert_int_equal(rig_job_submit(&r, &j, &s), ST_OK);
     buf_init(&b);
@@ -504,27 +468,18 @@ static void test_when_the_engine_dies_the_last_frame_counts(void **state)
                                                 .text = "abc",
                                                 .text_len = 3});
     wire_step_end(&b);
-    send_all(h.fd, &b);
+    hand_engine_send(h.fd, &b);
     close(h.fd);
+    h.fd = -1;
     rig_job_await(&r, &j);
     assert_int_equal(j.end.status, ST_UNAVAILABLE);
     assert_int_equal(j.end.usage.output_tokens, 3);
     assert_int_equal(j.end.usage.prompt_tokens, 10);
     assert_string_equal(buf_cstr(&j.choices[0].text), "abc");
     assert_int_equal(rig_job_submit(&r, &late, &s), ST_UNAVAILABLE);
-    listener_close(r.socket_path, h.listen_fd);
     buf_dispose(&b);
     rig_job_dispose(&j);
-    engine_rig_close(&r);
-}
-
-static bool has_closed(void *arg)
-{
-    struct hand_engine *h = arg;
-    char hello[256];
-    ssize_t n = recv(h->fd, hello, sizeof hello, MSG_DONTWAIT);
-
-    return n == 0 || (n == -1 && errno == ECONNRESET);
+    hand_engine_close(&h);
 }
 
 static void test_another_model_revision_is_never_ready(void **state)
@@ -533,13 +488,10 @@ static void test_another_model_revision_is_never_ready(void **state)
     struct engine_rig r;
 
     (void)state;
-    engine_rig_open(&r, &fake_device_ops);
-    hand_engine_open(&h, &r, "0000");
-    engine_rig_await(&r, has_closed, &h);
+    hand_engine_open(&h, &r, "0000", 0);
+    hand_engine_await_left(&h);
     assert_false(engine_link_is_ready(r.link));
-    close(h.fd);
-    listener_close(r.socket_path, h.listen_fd);
-    engine_rig_close(&r);
+    hand_engine_close(&h);
 }
 
 static void test_the_link_finds_an_engine_that_comes_back(void **state)

@@ -18,6 +18,7 @@
 #include "engine/wire/wire.h"
 #include "tests/lib/engine_rig.h"
 #include "tests/lib/fake_device.h"
+#include "tests/lib/hand_engine.h"
 #include "tests/lib/gguf_build.h"
 
 static const int32_t prompt[] = {10, 20, 30, 40};
@@ -82,11 +83,6 @@ static void put_greeting_of_no_version(struct buf *b)
     wire_put_hello(b, &(struct wire_hello){WIRE_VERSION_MAX + 1, WIRE_VERSION_MAX + 2, "late"});
 }
 
-static void send_all(int fd, const struct buf *b)
-{
-    assert_int_equal(send(fd, b->data, b->len, MSG_NOSIGNAL), b->len);
-}
-
 /* True when the engine closes; what it says before is passed over. */
 static bool is_cut_off(const struct engine_rig *r, void (*put)(struct buf *b))
 {
@@ -103,7 +99,7 @@ static bool is_cut_off(const struct engine_rig *r, void (*put)(struct buf *b))
     strcpy(a.sun_path, r->socket_path);
     assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
-    send_all(fd, &b);
+    hand_engine_send(fd, &b);
     while (n > 0 && clock_mono_ms() < until_ms)
         n = recv(fd, drop, sizeof drop, 0);
     buf_dispose(&b);
@@ -164,43 +160,6 @@ static void test_an_id_outside_the_vocabulary_fails_its_job_alone(void **state)
 /* ---- an engine by hand ---- */
 
 #define FIRST_JOB ((uint64_t)1 << 32) /* as the link numbers them */
-
-struct hand_engine {
-    int listen_fd, fd;
-};
-
-static bool has_connected(void *arg)
-{
-    struct hand_engine *h = arg;
-
-    h->fd = accept4(h->listen_fd, NULL, NULL, SOCK_CLOEXEC);
-    return h->fd != -1;
-}
-
-static void hand_engine_open(struct hand_engine *h, struct engine_rig *r, uint32_t context_tokens)
-{
-    struct wire_welcome w = {.version = WIRE_VERSION_MAX,
-                             .max_sequences = 1,
-                             .max_context = context_tokens,
-                             .credit_bytes = 1000};
-    struct buf b;
-
-    buf_init(&b);
-    engine_rig_open(r, &fake_device_ops);
-    assert_int_equal(listener_open(r->socket_path, &h->listen_fd, NULL), ST_OK);
-    engine_rig_await(r, has_connected, h);
-    strcpy(w.revision, r->model->revision);
-    wire_put_welcome(&b, &w);
-    send_all(h->fd, &b);
-    buf_dispose(&b);
-}
-
-static void hand_engine_close(struct hand_engine *h, struct engine_rig *r)
-{
-    listener_close(r->socket_path, h->listen_fd);
-    close(h->fd);
-    engine_rig_close(r);
-}
 
 static void put_step(struct buf *b, uint64_t job, uint32_t n_output, const char *text)
 {
@@ -296,23 +255,23 @@ static void put_a_second_welcome(struct buf *b)
 static void check_engine_is_left(void (*put)(struct buf *b), size_t which)
 {
     struct engine_submit s = request();
-    struct hand_engine h = {.fd = -1};
+    struct hand_engine h;
     struct rig_job j = {0};
     struct engine_rig r;
     struct buf b;
 
     buf_init(&b);
-    hand_engine_open(&h, &r, 512);
+    hand_engine_open(&h, &r, NULL, 0);
     engine_rig_await_ready(&r);
     assert_int_equal(rig_job_submit(&r, &j, &s), ST_OK);
     put(&b);
-    send_all(h.fd, &b);
+    hand_engine_send(h.fd, &b);
     rig_job_await(&r, &j);
     if (j.end.status != ST_UNAVAILABLE || engine_link_is_ready(r.link))
         fail_msg("case %zu is believed", which);
     buf_dispose(&b);
     rig_job_dispose(&j);
-    hand_engine_close(&h, &r);
+    hand_engine_close(&h);
 }
 
 static void test_an_engine_that_breaks_the_rules_is_left(void **state)
@@ -333,25 +292,16 @@ static void test_an_engine_that_breaks_the_rules_is_left(void **state)
         check_engine_is_left(broken[i], i);
 }
 
-static bool has_closed(void *arg)
-{
-    struct hand_engine *h = arg;
-    char drop[256];
-    ssize_t n = recv(h->fd, drop, sizeof drop, MSG_DONTWAIT);
-
-    return n == 0 || (n == -1 && errno == ECONNRESET);
-}
-
 static void test_an_engine_with_less_context_is_never_ready(void **state)
 {
-    struct hand_engine h = {.fd = -1};
+    struct hand_engine h;
     struct engine_rig r;
 
     (void)state;
-    hand_engine_open(&h, &r, 511);
-    engine_rig_await(&r, has_closed, &h);
+    hand_engine_open(&h, &r, NULL, 511);
+    hand_engine_await_left(&h);
     assert_false(engine_link_is_ready(r.link));
-    hand_engine_close(&h, &r);
+    hand_engine_close(&h);
 }
 
 int main(void)

@@ -38,6 +38,25 @@ static void test_a_stop_id_ends_a_choice_and_gives_no_text(void **state)
     jobs_rig_close(&r);
 }
 
+static void test_a_stop_string_that_half_a_character_completes_is_a_stop(void **state)
+{
+    struct wire_submit v = jobs_rig_request(1, 3);
+    struct jobs_rig r;
+
+    (void)state;
+    jobs_rig_open(&r, 8, 8);
+    v.stops[0] = (struct text_span){"\uFFFD", 3, false};
+    v.n_stops = 1;
+    r.says[0] = "a\xF0\x9F";
+    jobs_rig_submit(&r, &v);
+    jobs_rig_run(&r);
+    jobs_rig_text_is(&r, 0, "a");
+    assert_int_equal(r.heard[0].finish, ENGINE_FINISH_STOP);
+    assert_int_equal(r.end.finish, ENGINE_FINISH_STOP);
+    assert_int_equal(r.end.output_tokens, 3);
+    jobs_rig_close(&r);
+}
+
 static void test_stop_strings_are_not_looked_for_before_min_tokens(void **state)
 {
     struct wire_submit v = jobs_rig_request(1, 12);
@@ -149,6 +168,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_stop_id_ends_a_choice_and_gives_no_text),
+        cmocka_unit_test(test_a_stop_string_that_half_a_character_completes_is_a_stop),
         cmocka_unit_test(test_stop_strings_are_not_looked_for_before_min_tokens),
         cmocka_unit_test(test_what_min_tokens_forbids_is_every_id_that_would_end_the_choice),
         cmocka_unit_test(test_the_deadline_in_the_queue_is_the_first_choices),

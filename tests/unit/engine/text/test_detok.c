@@ -90,7 +90,7 @@ static void sends_text_at_once_without_stop_strings(void **state)
     expect_text(&out, "");
     assert_false(detok_feed(d, TINY_TOOL_CALL, &out)); /* user-defined ones are */
     expect_text(&out, "<tool_call>");
-    detok_flush(d, &out);
+    assert_false(detok_flush(d, &out));
     expect_text(&out, "");
     buf_dispose(&out);
     detok_free(d);
@@ -205,7 +205,7 @@ static void stops_at_a_replacement_character(void **state)
 
     buf_init(&out);
     assert_false(feed_bytes(d, "a\xE2\x82", 3, &out));
-    detok_flush(d, &out);
+    assert_true(detok_flush(d, &out));
     expect_text(&out, "a");
     buf_dispose(&out);
     detok_free(d);

@@ -9,6 +9,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "app/check_lockdown.h"
 #include "app/config.h"
 #include "app/local_run.h"
 #include "app/version.h"
@@ -298,6 +299,20 @@ static int open_stop_fd(void)
     return signalfd(-1, &stop, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
+static int run_engine(const struct engine_process_config *cfg)
+{
+    struct engine_process *p = NULL;
+    struct reason why = {0};
+    enum status st = engine_process_open(cfg, &p, &why);
+
+    if (st == ST_OK)
+        engine_process_run(p);
+    engine_process_close(p);
+    if (st != ST_OK)
+        return complain(why.text[0] != '\0' ? why.text : status_text(st));
+    return 0;
+}
+
 static int serve(const struct settings *s)
 {
     const long long *n = s->numbers;
@@ -326,20 +341,13 @@ static int serve(const struct settings *s)
         .drain_ms = DRAIN_MS,
         .stop_fd = open_stop_fd(),
     };
-    struct engine_process *p = NULL;
-    struct reason why = {0};
-    enum status st;
+    int rc;
 
     if (cfg.stop_fd == -1)
         return complain(strerror(errno));
-    st = engine_process_open(&cfg, &p, &why);
-    if (st == ST_OK)
-        engine_process_run(p);
-    engine_process_close(p);
+    rc = s->check_lockdown ? check_lockdown(&cfg, s->config_path) : run_engine(&cfg);
     close(cfg.stop_fd);
-    if (st != ST_OK)
-        return complain(why.text[0] != '\0' ? why.text : status_text(st));
-    return 0;
+    return rc;
 }
 
 int cmd_engine(int argc, char **argv)

@@ -5,9 +5,7 @@
 #include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
@@ -140,10 +138,10 @@ static int try_memfd(const struct lockdown_targets *t)
     return result_of(memfd_create("x", 0));
 }
 
-static int try_terminal(const struct lockdown_targets *t)
+static int try_ioctl(const struct lockdown_targets *t)
 {
     (void)t;
-    return result_of(ioctl(STDIN_FILENO, FIONREAD, &(int){0}));
+    return result_of(ioctl(STDIN_FILENO, FIOCLEX)); /* which every file answers */
 }
 
 static int try_namespace(const struct lockdown_targets *t)
@@ -158,16 +156,6 @@ static int try_io_uring(const struct lockdown_targets *t)
 
     (void)t;
     return result_of(syscall(SYS_io_uring_setup, 1, params));
-}
-
-static int try_32_bit(const struct lockdown_targets *t)
-{
-    long rc;
-
-    (void)t;
-    /* getpid of the 32-bit table, 20; writev of the 64-bit one. */
-    __asm__ volatile("int $0x80" : "=a"(rc) : "a"(20) : "memory", "r8", "r9", "r10", "r11");
-    return rc < 0 ? (int)-rc : 0;
 }
 
 const struct lockdown_probe lockdown_probes[] = {
@@ -188,10 +176,9 @@ const struct lockdown_probe lockdown_probes[] = {
     {"tgkill another process", try_signal_thread, 0, 0},
     {"map executable memory", try_map_code, 0, EACCES},
     {"make memory executable", try_make_code, 0, EACCES},
-    {"ioctl", try_terminal, ENOTTY, ENOTTY},
+    {"ioctl", try_ioctl, ENOTTY, ENOTTY},
     {"unshare", try_namespace, 0, 0},
     {"io_uring", try_io_uring, 0, 0},
-    {"32-bit system call", try_32_bit, 0, 0},
 };
 const size_t lockdown_probes_count = COUNT_OF(lockdown_probes);
 
@@ -208,9 +195,8 @@ static _Noreturn void run_child(const struct lockdown_probe *p, const struct loc
 static struct lockdown_result result_from(int status)
 {
     if (WIFSIGNALED(status))
-        return (struct lockdown_result){WTERMSIG(status) == SIGSYS ? LOCKDOWN_KILLED
-                                                                   : LOCKDOWN_BROKEN,
-                                        0};
+        return (struct lockdown_result){
+            WTERMSIG(status) == SIGSYS ? LOCKDOWN_KILLED : LOCKDOWN_BROKEN, 0};
     if (WEXITSTATUS(status) == EXIT_NOT_LOCKED)
         return (struct lockdown_result){LOCKDOWN_BROKEN, 0};
     if (WEXITSTATUS(status) == EXIT_ESCAPED)

@@ -1,5 +1,5 @@
-/* Ways out of a locked process, to be tried: each in a child of its own, since the answer to most is
- * death. The child locks in first, as its caller says, and then tries. For tests, and for
+/* Ways out of a locked process, to be tried: each in a child of its own, since the answer to most
+ * is death. The child locks in first, as its caller says, and then tries. For tests, and for
  * `sluice engine --check-lockdown`. */
 #ifndef ENGINE_CORE_LOCKDOWN_PROBE_H
 #define ENGINE_CORE_LOCKDOWN_PROBE_H

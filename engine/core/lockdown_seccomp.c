@@ -187,6 +187,7 @@ static int set_attributes(scmp_filter_ctx ctx)
         uint32_t value;
     } attributes[] = {
         {SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS}, /* 32-bit calls */
+        {SCMP_FLTATR_API_SYSRAWRC, 1},                    /* errors are the kernel's */
         {SCMP_FLTATR_CTL_NNP, 1},
         {SCMP_FLTATR_CTL_TSYNC, 1},
         /* Kernels before 5.16 turn on mitigations for whoever has a filter, that cost a few per

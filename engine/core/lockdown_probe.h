@@ -28,7 +28,7 @@ enum lockdown_outcome {
     LOCKDOWN_ESCAPED,
     LOCKDOWN_REFUSED, /* with `error` */
     LOCKDOWN_KILLED,  /* by SIGSYS */
-    LOCKDOWN_BROKEN,  /* the child didn't lock in, or died of something else */
+    LOCKDOWN_BROKEN,  /* the child died of the signal `error`; 0: it didn't lock in */
 };
 
 struct lockdown_result {

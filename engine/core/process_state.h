@@ -1,5 +1,5 @@
 /* State of the engine process, shared by engine_process.c (its life) and serve.c (its loop). Nobody
- * else includes this. */
+ * else includes this, but for the fuzz target that turns the loop itself. */
 #ifndef ENGINE_CORE_PROCESS_STATE_H
 #define ENGINE_CORE_PROCESS_STATE_H
 
@@ -42,6 +42,8 @@ struct engine_process {
 
 /* Measures what steps take, before the first one; a device that fails keeps unbounded steps. */
 void engine_process_learn_cost(struct engine_process *p);
+/* Sockets, a step of the device, frames out. Doesn't wait where is_busy. */
+void engine_process_turn(struct engine_process *p);
 /* Nobody connects any more; idempotent. */
 void engine_process_close_listener(struct engine_process *p);
 

@@ -336,15 +336,19 @@ static void step(struct engine_process *p)
         p->last_progress_us = now_us();
 }
 
+void engine_process_turn(struct engine_process *p)
+{
+    poll_sockets(p);
+    flush_all(p);
+    step(p);
+    flush_all(p);
+    report(p);
+}
+
 void engine_process_run(struct engine_process *p)
 {
-    while (!is_stopped(p)) {
-        poll_sockets(p);
-        flush_all(p);
-        step(p);
-        flush_all(p);
-        report(p);
-    }
+    while (!is_stopped(p))
+        engine_process_turn(p);
     /* Rows of evicted jobs may still be in flight. */
     while (stepper_turn(&p->stepper))
         continue;

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <seccomp.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -456,6 +457,25 @@ static void test_nobody_looks_into_it_and_it_gains_nothing(void **state)
     expect(try_state, lock_without_seccomp, -1);
 }
 
+/* ---- a bug of ours ---- */
+
+static int abort_here(const struct lockdown_targets *t)
+{
+    (void)t;
+    abort();
+}
+
+static void test_a_failed_assertion_still_ends_as_one(void **state)
+{
+    const struct lockdown_probe p = {.attempt = abort_here};
+    struct lockdown l;
+    struct lockdown_result r = lockdown_probe_run(&p, &rig.targets, lock_for_good, &l);
+
+    (void)state;
+    assert_int_equal(r.outcome, LOCKDOWN_BROKEN);
+    assert_int_equal(r.error, SIGABRT);
+}
+
 /* ---- what a machine lacks ---- */
 
 /* How a begin went, in a child that lacks a system call; 0: as the test wants. */
@@ -543,6 +563,7 @@ int main(void)
         LOCK_TEST(test_inherited_descriptors_are_closed_but_the_known),
         LOCK_TEST(test_limits_hold),
         LOCK_TEST(test_nobody_looks_into_it_and_it_gains_nothing),
+        LOCK_TEST(test_a_failed_assertion_still_ends_as_one),
         LOCK_TEST(test_what_a_machine_lacks_is_said_or_refused),
         LOCK_TEST(test_without_landlock_the_rest_holds),
     };

@@ -194,9 +194,10 @@ static _Noreturn void run_child(const struct lockdown_probe *p, const struct loc
 
 static struct lockdown_result result_from(int status)
 {
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS)
+        return (struct lockdown_result){LOCKDOWN_KILLED, 0};
     if (WIFSIGNALED(status))
-        return (struct lockdown_result){
-            WTERMSIG(status) == SIGSYS ? LOCKDOWN_KILLED : LOCKDOWN_BROKEN, 0};
+        return (struct lockdown_result){LOCKDOWN_BROKEN, WTERMSIG(status)};
     if (WEXITSTATUS(status) == EXIT_NOT_LOCKED)
         return (struct lockdown_result){LOCKDOWN_BROKEN, 0};
     if (WEXITSTATUS(status) == EXIT_ESCAPED)

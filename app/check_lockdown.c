@@ -25,14 +25,22 @@ static int open_engine(void *arg)
 
 static void print_outcome(char *out, size_t size, const struct lockdown_result *r)
 {
-    static const char *const words[] = {[LOCKDOWN_ESCAPED] = "GOT OUT",
-                                        [LOCKDOWN_KILLED] = "killed",
-                                        [LOCKDOWN_BROKEN] = "not tried: the engine did not start"};
-
-    if (r->outcome == LOCKDOWN_REFUSED)
+    switch (r->outcome) {
+    case LOCKDOWN_ESCAPED:
+        snprintf(out, size, "GOT OUT");
+        break;
+    case LOCKDOWN_REFUSED:
         snprintf(out, size, "refused: %s", strerror(r->error));
-    else
-        snprintf(out, size, "%s", words[r->outcome]);
+        break;
+    case LOCKDOWN_KILLED:
+        snprintf(out, size, "killed");
+        break;
+    case LOCKDOWN_BROKEN:
+        if (r->error == 0)
+            snprintf(out, size, "not tried: the engine did not start");
+        else
+            snprintf(out, size, "died of signal %d", r->error);
+    }
 }
 
 /* Whether it was held. */

@@ -10,8 +10,8 @@
 
 #define CONTEXT_MAX ((uint32_t)1 << 24)
 
-/* A vocabulary of 262,144 tokens takes 22 MiB and 0.1 s: no real file comes near these. A report has
- * a line per tensor and key. */
+/* A vocabulary of 262,144 tokens takes 22 MiB and 0.1 s: no real file comes near these. A report
+ * has a line per tensor and key. */
 static const struct untrusted_limits untrusted_limits = {
     .cpu_s = 60, .data_bytes = (size_t)2 << 30, .output_bytes = (size_t)64 << 20};
 

@@ -52,7 +52,7 @@ CFLAGS ?= -O2 -g
 ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -I. -ffp-contract=off -fno-strict-aliasing -pthread \
              -fstack-protector-strong $(WARN) $(CFLAGS) $(SAN_FLAGS) -MMD -MP
 SAN_FLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
-LDLIBS := -ljansson -lpcre2-8 -lutf8proc -lyaml -lxxhash -lhiredis -lpq -lh2o-evloop -lssl -lcrypto -lz -lm
+LDLIBS := -lseccomp -ljansson -lpcre2-8 -lutf8proc -lyaml -lxxhash -lhiredis -lpq -lh2o-evloop -lssl -lcrypto -lz -lm
 PQ_INC := -isystem /usr/include/postgresql
 
 LIB_DIRS := base store auth quota billing engine engine/model engine/text engine/wire engine/backend \

@@ -9,6 +9,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "app/check_lockdown.h"
 #include "app/config.h"
 #include "app/local_run.h"
 #include "app/version.h"
@@ -44,6 +45,8 @@ static const char usage_text[] =
     "  --age-up-ms N      waiting so long lifts a job by a class (default 10000; 0: never)\n"
     "  --prefix-cache X   on (default) or off\n"
     "  --prefix-cache-share N  thousandths of all pages that a tenant may keep (default 500)\n"
+    "  --lockdown X       auto (default), require or off: see docs/operations.md\n"
+    "  --check-lockdown   locks in as for serving, tries each way out, prints a table, ends\n"
     "  --kv-mb N          memory for KV pages in MiB (default: four contexts, at most 512 MiB, at\n"
     "                     least one context)\n";
 
@@ -65,6 +68,8 @@ enum option_value {
     OPT_AGE_UP_MS,
     OPT_PREFIX_CACHE,
     OPT_PREFIX_CACHE_SHARE,
+    OPT_LOCKDOWN,
+    OPT_CHECK_LOCKDOWN,
     OPT_HELP,
 };
 
@@ -86,16 +91,19 @@ static const struct option options[] = {
     {"age-up-ms", required_argument, NULL, OPT_AGE_UP_MS},
     {"prefix-cache", required_argument, NULL, OPT_PREFIX_CACHE},
     {"prefix-cache-share", required_argument, NULL, OPT_PREFIX_CACHE_SHARE},
+    {"lockdown", required_argument, NULL, OPT_LOCKDOWN},
+    {"check-lockdown", no_argument, NULL, OPT_CHECK_LOCKDOWN},
     {"help", no_argument, NULL, OPT_HELP},
     {NULL, 0, NULL, 0},
 };
 
 /* What options and configuration file say; text fields are borrowed. */
 struct settings {
-    const char *config_path, *model, *socket, *mode, *kv_type, *isa, *prefix_cache;
+    const char *config_path, *model, *socket, *mode, *kv_type, *isa, *prefix_cache, *lockdown;
     long long numbers[OPT_HELP]; /* by option; -1: not given */
     enum kv_type kv;
-    bool help;
+    enum lockdown_want lock;
+    bool help, check_lockdown;
 };
 
 /* The options that are whole numbers, and their bounds. */
@@ -162,6 +170,12 @@ static bool take_option(struct settings *s, int option, const char *value)
     case OPT_PREFIX_CACHE:
         s->prefix_cache = value;
         return true;
+    case OPT_LOCKDOWN:
+        s->lockdown = value;
+        return true;
+    case OPT_CHECK_LOCKDOWN:
+        s->check_lockdown = true;
+        return true;
     case OPT_HELP:
         s->help = true;
         return true;
@@ -207,6 +221,7 @@ static void add_config(struct settings *s, const struct config *c)
     add_text(&s->kv_type, c->engine_kv_type);
     add_text(&s->isa, c->engine_isa);
     add_text(&s->prefix_cache, c->engine_prefix_cache);
+    add_text(&s->lockdown, c->engine_lockdown);
     add_number(s, OPT_THREADS, c->engine_threads);
     add_number(s, OPT_CONTEXT, c->model_context_tokens);
     add_number(s, OPT_MAX_SEQUENCES, c->engine_max_sequences);
@@ -227,12 +242,27 @@ static bool is_one_of(const char *option, const char *value, const char *a, cons
     return false;
 }
 
+static bool take_lockdown(struct settings *s)
+{
+    static const char *const names[] = {
+        [LOCKDOWN_OFF] = "off", [LOCKDOWN_AUTO] = "auto", [LOCKDOWN_REQUIRE] = "require"};
+
+    for (size_t i = 0; i < COUNT_OF(names); i++)
+        if (strcmp(s->lockdown, names[i]) == 0) {
+            s->lock = (enum lockdown_want)i;
+            return true;
+        }
+    fprintf(stderr, "sluice engine: --lockdown is auto, require or off, not %s\n", s->lockdown);
+    return false;
+}
+
 static bool is_complete(struct settings *s)
 {
     add_text(&s->mode, "fast");
     add_text(&s->kv_type, "auto");
     add_text(&s->isa, "auto");
     add_text(&s->prefix_cache, "on");
+    add_text(&s->lockdown, "auto");
     for (size_t i = 0; i < COUNT_OF(number_options); i++)
         add_number(s, number_options[i].option, number_options[i].otherwise);
     if (s->model == NULL || s->socket == NULL) {
@@ -241,6 +271,8 @@ static bool is_complete(struct settings *s)
     }
     if (!is_one_of("mode", s->mode, "fast", "exact") ||
         !is_one_of("prefix-cache", s->prefix_cache, "on", "off"))
+        return false;
+    if (!take_lockdown(s))
         return false;
     if (local_kv_type(s->kv_type, &s->kv))
         return true;
@@ -267,6 +299,20 @@ static int open_stop_fd(void)
     return signalfd(-1, &stop, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
+static int run_engine(const struct engine_process_config *cfg)
+{
+    struct engine_process *p = NULL;
+    struct reason why = {0};
+    enum status st = engine_process_open(cfg, &p, &why);
+
+    if (st == ST_OK)
+        engine_process_run(p);
+    engine_process_close(p);
+    if (st != ST_OK)
+        return complain(why.text[0] != '\0' ? why.text : status_text(st));
+    return 0;
+}
+
 static int serve(const struct settings *s)
 {
     const long long *n = s->numbers;
@@ -291,23 +337,17 @@ static int serve(const struct settings *s)
         .kv_bytes = (size_t)n[OPT_KV_MB] << 20,
         .depth = CPU_DEPTH,
         .credit_bytes = CREDIT_BYTES,
+        .lockdown = s->lock,
         .drain_ms = DRAIN_MS,
         .stop_fd = open_stop_fd(),
     };
-    struct engine_process *p = NULL;
-    struct reason why = {0};
-    enum status st;
+    int rc;
 
     if (cfg.stop_fd == -1)
         return complain(strerror(errno));
-    st = engine_process_open(&cfg, &p, &why);
-    if (st == ST_OK)
-        engine_process_run(p);
-    engine_process_close(p);
+    rc = s->check_lockdown ? check_lockdown(&cfg, s->config_path) : run_engine(&cfg);
     close(cfg.stop_fd);
-    if (st != ST_OK)
-        return complain(why.text[0] != '\0' ? why.text : status_text(st));
-    return 0;
+    return rc;
 }
 
 int cmd_engine(int argc, char **argv)

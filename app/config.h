@@ -31,7 +31,8 @@ struct config {
     int64_t engine_threads; /* 0: all cores (all but one where there are more than two) */
     int64_t engine_max_sequences;
     int64_t engine_prefill_rows;
-    int64_t engine_kv_mb; /* 0: the engine's default */
+    char *engine_lockdown; /* "auto", "require", "off" */
+    int64_t engine_kv_mb;  /* 0: the engine's default */
     int64_t engine_queue_max;
     int64_t engine_tenant_queue_max;   /* 0: engine_queue_max alone */
     int64_t engine_step_ms;            /* 0: only engine_prefill_rows bounds a step */

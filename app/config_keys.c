@@ -16,6 +16,7 @@ static const char *const defaults[] = {"openai", "model", NULL};
 static const char *const kv_types[] = {"auto", "f16", "q8", NULL};
 static const char *const isas[] = {"auto", "scalar", "avx2", "avx512", NULL};
 static const char *const switches[] = {"on", "off", NULL};
+static const char *const lockdowns[] = {"auto", "require", "off", NULL};
 static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
 
 #define AT(field) offsetof(struct config, field)
@@ -95,6 +96,10 @@ const struct config_key config_keys[] = {
                "and make each token of a running stream wait longer."),
     ENGINE_INT("engine.kv_mb", engine_kv_mb, "0", 0, 1 << 20,
                "Memory for KV pages, in MiB. 0: four full contexts, or 512 MiB if that is less."),
+    CHOICE("engine.lockdown", engine_lockdown, "auto", lockdowns,
+           "Whether the engine locks itself in before it reads the model: `auto` takes what the "
+           "machine has and says so at start, `require` refuses to start without seccomp, Landlock "
+           "and an empty network namespace, `off` leaves it open."),
     ENGINE_INT("engine.queue_max", engine_queue_max, "1024", 1, 1 << 20,
                "Requests that may wait in the engine, each choice of `n` counted; more are "
                "answered with 503."),

@@ -19,6 +19,7 @@ build|libpcre2-dev|pre-tokenizers
 build|libutf8proc-dev|Unicode
 build|libyaml-dev|configuration
 build|libxxhash-dev|checksums
+build|libseccomp-dev|the engine locks itself in
 run|postgresql|private database of a run
 run|redis-server|private Redis of a run
 run|python3|fetches the demo model, runs the SDK

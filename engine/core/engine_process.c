@@ -2,13 +2,19 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
+#include "base/size.h"
 #include "engine/core/calibrate.h"
 #include "engine/core/kv_plan.h"
 #include "engine/core/listener.h"
 #include "engine/core/process_state.h"
 #include "engine/text/tokenizer.h"
+
+/* Descriptors beside connections: standard ones, the stop, the socket, a refused connection's, and
+ * while a model is read its folder and a file. */
+#define OTHER_FDS 16
 
 static enum status choose_context(struct engine_process *p, struct reason *why)
 {
@@ -132,24 +138,79 @@ static enum status open_file(struct engine_process *p, struct reason *why)
     return fail(why, s, "the model %s: %.200s", p->cfg.model_path, detail.text);
 }
 
-static enum status open_all(struct engine_process *p, struct reason *why)
+static enum status begin_lock(struct engine_process *p, struct reason *why)
+{
+    const int keep[] = {p->cfg.stop_fd, p->listen_fd};
+
+    return lockdown_begin(&p->lock,
+                          &(struct lockdown_config){.want = p->cfg.lockdown,
+                                                    .model_path = p->cfg.model_path,
+                                                    .socket_path = p->cfg.socket_path,
+                                                    .keep_fds = keep,
+                                                    .n_keep_fds = COUNT_OF(keep),
+                                                    .max_fds = CONNS_MAX + OTHER_FDS},
+                          why);
+}
+
+/* The model as the parsers give it, checked: strangers' bytes. */
+static enum status read_model(struct engine_process *p, struct reason *why)
 {
     enum status s = open_file(p, why);
 
     if (s == ST_OK && tokenizer_n_vocab(p->tokenizer) > p->model->shape.n_vocab)
         s = fail(why, ST_CORRUPT, "the vocabulary has %u tokens, the weights only %u",
                  tokenizer_n_vocab(p->tokenizer), p->model->shape.n_vocab);
+    return s == ST_OK ? choose_context(p, why) : s;
+}
+
+/* Who can connect is served: the last thing before the lock is complete. */
+static enum status start_listening(struct engine_process *p, struct reason *why)
+{
+    enum status s = listener_start(p->cfg.socket_path, p->listen_fd, why);
+
+    p->is_bound = s == ST_OK;
+    return s;
+}
+
+static enum status open_parts(struct engine_process *p, struct reason *why)
+{
+    enum status s = open_device(p, why);
+
+    if (s != ST_OK)
+        return s;
+    s = open_scheduler(p);
+    if (s != ST_OK)
+        return fail(why, s, "not enough memory for the scheduler");
+    return start_listening(p, why);
+}
+
+static enum status open_all(struct engine_process *p, struct reason *why)
+{
+    enum status s = listener_open(p->cfg.socket_path, &p->listen_fd, why);
+
     if (s == ST_OK)
-        s = choose_context(p, why);
+        s = begin_lock(p, why);
     if (s == ST_OK)
-        s = open_device(p, why);
-    if (s == ST_OK) {
-        s = open_scheduler(p);
-        if (s != ST_OK)
-            return fail(why, s, "not enough memory for the scheduler");
-    }
-    /* Last: who can connect is served. */
-    return s == ST_OK ? listener_open(p->cfg.socket_path, &p->listen_fd, why) : s;
+        s = read_model(p, why);
+    if (s == ST_OK)
+        s = lockdown_parsed(&p->lock, why);
+    if (s == ST_OK)
+        s = open_parts(p, why);
+    return s == ST_OK ? lockdown_finish(&p->lock, why) : s;
+}
+
+static void log_ready(const struct engine_process *p)
+{
+    char lock[160];
+
+    lockdown_describe(&p->lock, lock, sizeof lock);
+    log_info(NULL, "engine.lockdown", "%s", lock);
+    log_info(NULL, "engine.ready",
+             "model=\"%s\" revision=%.12s device=\"%s\" context=%u pages=%u max_sequences=%u "
+             "prefill_rows=%u socket=%s",
+             p->model->name, p->model->revision, p->device->ops->describe(p->device),
+             p->context_tokens, p->n_pages, p->cfg.max_sequences, p->cfg.prefill_rows,
+             p->cfg.socket_path);
 }
 
 enum status engine_process_open(const struct engine_process_config *cfg,
@@ -167,21 +228,27 @@ enum status engine_process_open(const struct engine_process_config *cfg,
         engine_process_close(p);
         return s;
     }
-    log_info(NULL, "engine.ready",
-             "model=\"%s\" revision=%.12s device=\"%s\" context=%u pages=%u max_sequences=%u "
-             "prefill_rows=%u socket=%s",
-             p->model->name, p->model->revision, p->device->ops->describe(p->device),
-             p->context_tokens, p->n_pages, cfg->max_sequences, cfg->prefill_rows,
-             cfg->socket_path);
+    log_ready(p);
     *out = p;
     return ST_OK;
+}
+
+void engine_process_close_listener(struct engine_process *p)
+{
+    if (p->listen_fd == -1)
+        return;
+    /* Locked in, a process removes no file: the next start does. */
+    if (p->is_bound && p->cfg.lockdown == LOCKDOWN_OFF)
+        unlink(p->cfg.socket_path);
+    close(p->listen_fd);
+    p->listen_fd = -1;
 }
 
 void engine_process_close(struct engine_process *p)
 {
     if (p == NULL)
         return;
-    listener_close(p->cfg.socket_path, p->listen_fd);
+    engine_process_close_listener(p);
     stepper_dispose(&p->stepper);
     scheduler_free(p->scheduler);
     jobs_dispose(&p->jobs);

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "engine/core/cost.h"
 #include "engine/core/device.h"
+#include "engine/core/lockdown.h"
 
 struct engine_process;
 
@@ -41,7 +42,10 @@ struct engine_process_config {
     size_t kv_bytes;                /* 0: a default, see kv_plan.h */
     uint32_t depth;        /* steps in flight: 1 for a device that computes in `complete` */
     uint64_t credit_bytes; /* frames a gateway may be behind */
-    int64_t drain_ms;      /* longest wait for running jobs at a stop */
+    /* Other than LOCKDOWN_OFF: open locks the whole process in, for good, and must find it with one
+     * thread; the socket's file then stays behind at the end. */
+    enum lockdown_want lockdown;
+    int64_t drain_ms; /* longest wait for running jobs at a stop */
     /* Readable: stop (a signalfd or an eventfd). Refuses what waits, lets what runs finish within
      * drain_ms; readable once more: at once. */
     int stop_fd;

@@ -22,11 +22,6 @@ static enum status address_of(const char *path, struct sockaddr_un *out, struct 
     return ST_OK;
 }
 
-static int bind_to(int fd, const struct sockaddr_un *a)
-{
-    return bind(fd, (const struct sockaddr *)a, sizeof *a);
-}
-
 /* Left behind by a process that is gone: a socket, and a connection to it is refused. */
 static bool is_stale(const struct sockaddr_un *a)
 {
@@ -42,16 +37,17 @@ static bool is_stale(const struct sockaddr_un *a)
            S_ISSOCK(st.st_mode);
 }
 
-static enum status take_path(int fd, const struct sockaddr_un *a, struct reason *why)
+/* A dead socket goes; one that answers, or anything else, is not ours. */
+static enum status clear_path(const struct sockaddr_un *a, struct reason *why)
 {
-    if (bind_to(fd, a) == 0)
-        return ST_OK;
-    if (errno != EADDRINUSE)
-        return fail(why, ST_IO, "cannot make the socket %s: %s", a->sun_path, strerror(errno));
+    struct stat st;
+
+    if (lstat(a->sun_path, &st) == -1)
+        return ST_OK; /* where it is another error, bind will say so */
     if (!is_stale(a))
         return fail(why, ST_CONFLICT, "%s is in use: another process serves it, or it is no socket",
                     a->sun_path);
-    if (unlink(a->sun_path) == -1 || bind_to(fd, a) == -1)
+    if (unlink(a->sun_path) == -1)
         return fail(why, ST_IO, "cannot replace the socket %s: %s", a->sun_path, strerror(errno));
     return ST_OK;
 }
@@ -62,16 +58,16 @@ enum status listener_open(const char *path, int *out, struct reason *why)
     enum status s = address_of(path, &a, why);
     int fd;
 
+    if (s == ST_OK)
+        s = clear_path(&a, why);
     if (s != ST_OK)
         return s;
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd == -1)
         return fail(why, ST_IO, "cannot make a socket: %s", strerror(errno));
-    s = take_path(fd, &a, why);
-    /* Before listen nobody can connect, so there is no moment with a wider mode. */
-    if (s == ST_OK && (chmod(path, 0600) == -1 || listen(fd, BACKLOG) == -1))
-        s = fail(why, ST_IO, "cannot listen on %s: %s", path, strerror(errno));
-    if (s != ST_OK) {
+    /* The file that bind makes takes the socket's mode. */
+    if (fchmod(fd, 0600) == -1) {
+        s = fail(why, ST_IO, "cannot make a socket: %s", strerror(errno));
         close(fd);
         return s;
     }
@@ -79,10 +75,17 @@ enum status listener_open(const char *path, int *out, struct reason *why)
     return ST_OK;
 }
 
-void listener_close(const char *path, int fd)
+enum status listener_start(const char *path, int fd, struct reason *why)
 {
-    if (fd == -1)
-        return;
-    unlink(path);
-    close(fd);
+    struct sockaddr_un a;
+    enum status s = address_of(path, &a, why);
+
+    if (s != ST_OK)
+        return s;
+    if (bind(fd, (const struct sockaddr *)&a, sizeof a) == -1)
+        return fail(why, errno == EADDRINUSE ? ST_CONFLICT : ST_IO, "cannot make the socket %s: %s",
+                    path, errno == EADDRINUSE ? "another process made it" : strerror(errno));
+    if (listen(fd, BACKLOG) == -1)
+        return fail(why, ST_IO, "cannot listen on %s: %s", path, strerror(errno));
+    return ST_OK;
 }

@@ -1,5 +1,5 @@
 /* State of the engine process, shared by engine_process.c (its life) and serve.c (its loop). Nobody
- * else includes this. */
+ * else includes this, but for the fuzz target that turns the loop itself. */
 #ifndef ENGINE_CORE_PROCESS_STATE_H
 #define ENGINE_CORE_PROCESS_STATE_H
 
@@ -8,6 +8,7 @@
 #include "engine/core/conn.h"
 #include "engine/core/engine_process.h"
 #include "engine/core/jobs.h"
+#include "engine/core/lockdown.h"
 #include "engine/core/stepper.h"
 #include "engine/model/model.h"
 
@@ -25,7 +26,9 @@ struct engine_process {
     struct stepper stepper;
     struct jobs jobs;
 
+    struct lockdown lock;
     int listen_fd; /* -1: not any more */
+    bool is_bound; /* its path is ours */
     struct conn *conns[CONNS_MAX];
     uint32_t n_conns;
 
@@ -39,5 +42,9 @@ struct engine_process {
 
 /* Measures what steps take, before the first one; a device that fails keeps unbounded steps. */
 void engine_process_learn_cost(struct engine_process *p);
+/* Sockets, a step of the device, frames out. Doesn't wait where is_busy. */
+void engine_process_turn(struct engine_process *p);
+/* Nobody connects any more; idempotent. */
+void engine_process_close_listener(struct engine_process *p);
 
 #endif

@@ -11,7 +11,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "engine/core/listener.h"
 
 #define STATS_MS      250  /* four a second while something changes */
 #define STATS_IDLE_MS 1000 /* else one a second, as a sign of life */
@@ -238,8 +237,7 @@ static void on_stop(struct engine_process *p)
              (long long)p->cfg.drain_ms);
     p->jobs.draining = true;
     p->drain_deadline_ms = now_ms + p->cfg.drain_ms;
-    listener_close(p->cfg.socket_path, p->listen_fd);
-    p->listen_fd = -1;
+    engine_process_close_listener(p);
     for (uint32_t i = 0; i < p->n_conns; i++)
         jobs_evict(&p->jobs, p->conns[i], true, now_us());
 }
@@ -338,15 +336,19 @@ static void step(struct engine_process *p)
         p->last_progress_us = now_us();
 }
 
+void engine_process_turn(struct engine_process *p)
+{
+    poll_sockets(p);
+    flush_all(p);
+    step(p);
+    flush_all(p);
+    report(p);
+}
+
 void engine_process_run(struct engine_process *p)
 {
-    while (!is_stopped(p)) {
-        poll_sockets(p);
-        flush_all(p);
-        step(p);
-        flush_all(p);
-        report(p);
-    }
+    while (!is_stopped(p))
+        engine_process_turn(p);
     /* Rows of evicted jobs may still be in flight. */
     while (stepper_turn(&p->stepper))
         continue;

@@ -99,16 +99,16 @@ def test_readers_that_stop_cost_memory_up_to_a_bound(narrow):
     body = echo(1024, n=30, stream=True, max_tokens=4000, ignore_eos=True)
     opened, most = [StuckReader(narrow, key, body) for _ in range(n)], 0
     try:
-        readers = {r.read_id(): r for r in opened}
         end = time.monotonic() + 60 * SLOW
         while narrow.metric("sluice_answers_ended_total") == 0:
             assert time.monotonic() < end, narrow.metrics()
             most = max(most, narrow.metric("sluice_answer_bytes"))
             time.sleep(0.02)
         # the bound, and what one step adds: the prompt in every choice of one request
-        assert 1 << 20 < most < ANSWERS_MAX + (2 << 20)
-        # its memory is back at once, whether its client reads or not
-        assert narrow.metric("sluice_answer_bytes") < ANSWERS_MAX
+        assert most < ANSWERS_MAX + (2 << 20)
+        # its memory is back at once, whether its client reads or not; the others hold theirs
+        wait_for("its memory back", lambda: 1 << 20 < narrow.metric("sluice_answer_bytes") <= ANSWERS_MAX, 2 * SLOW)
+        readers = {r.read_id(): r for r in opened}
         # it is billed for what it generated
         row = next(r for r in narrow.wait_rows(2, "t.name = 'stuck'", seconds=30) if r["id"] in readers)
         assert row["outcome"] == "cancelled" and row["output_tokens"] > 0 and row["cost_nanos"] > 0

@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 
-from conftest import MODEL_ID, SLOW, Stack, scratch, wait_for
+from conftest import MODEL_ID, SLOW, Stack, scratch, sse_events, wait_for
 from test_bad_input import check_error
 from test_schemas import validate
 
@@ -55,6 +55,16 @@ def test_more_choices_than_the_queue_ever_takes_are_a_400(narrow):
 def test_an_echo_that_no_answer_holds_is_refused_before_anything_is_reserved(narrow, stream):
     # 5,600 tokens of 64 bytes in each of 100 choices are more than 32 MiB
     refused_before_all(narrow, f"echo-{stream}", echo(5600, n=QUEUE_MAX, stream=stream), "n", "answer_too_large")
+
+
+def test_a_stream_of_many_chunks_is_whole(narrow):
+    body, n = echo(1024, n=30, stream=True, max_tokens=0), 30
+    events = sse_events(narrow.post("/v1/completions", body, narrow.new_key("long")).text)
+    texts = [""] * n
+    for e in events[:-1]:
+        for c in e["choices"]:
+            texts[c["index"]] += c["text"]
+    assert events[-1] == "[DONE]" and texts == [body["prompt"]] * n
 
 
 class StuckReader:

@@ -67,8 +67,7 @@ static bool find_model(struct inference *i, struct api_error *e)
                          p->model);
     if (!params_check_model(p, i->model, e))
         return false;
-    if (i->request->loop->api->cfg.use_model_defaults)
-        params_use_defaults(p, &i->model->defaults);
+    params_use_defaults(p, &i->model->defaults);
     i->request->log_model = i->model->id;
     return true;
 }
@@ -298,7 +297,7 @@ static bool stage_admit(struct request *r)
     if (!find_price(i))
         return false;
     /* Just started, or its engine is away: nothing is reserved for a job that can't run. */
-    if (!engine_link_is_ready(r->loop->link))
+    if (!engine_link_serves(r->loop->link, i->model))
         return refuse_kind(r, ERROR_UNAVAILABLE);
     i->ask = (struct quota_ask){
         .request = r->id,

@@ -66,7 +66,7 @@ static enum status choose_model(struct up *u, struct reason *why)
     if (path == NULL) {
         if (config_load_engine(u->config, &last, NULL) != ST_OK)
             return fail(why, ST_INVALID, "which model? give --model FILE.gguf");
-        path = last->model_path;
+        path = last->models[0].path;
     }
     if (realpath(path, u->model) == NULL)
         st = fail(why, ST_NOT_FOUND, "model %s: %s", path, strerror(errno));

@@ -12,6 +12,7 @@
 #include "app/config.h"
 #include "app/config_models.h"
 #include "app/local_run.h"
+#include "app/memory.h"
 #include "app/version.h"
 #include "base/log.h"
 #include "base/size.h"
@@ -344,9 +345,14 @@ static const struct config_model *choose_model(const struct settings *s, const s
 static int serve_configured(struct settings *s, const struct config *c)
 {
     const struct config_model *m = choose_model(s, c);
+    struct reason why = {0};
+    enum status st;
 
     if (m == NULL)
         return EXIT_USAGE;
+    st = memory_check_model(c, m, &why);
+    if (st != ST_OK)
+        return complain(why.text[0] != '\0' ? why.text : status_text(st));
     add_config(s, c, m);
     return is_complete(s) ? serve(s) : EXIT_USAGE;
 }

@@ -142,8 +142,8 @@ static void test_what_routers_read_appears_once_whatever_the_models(void **state
     struct rig *r = *state;
     struct prom_page *p;
 
-    r->engine = (struct engine_stats){
-        .running = 3, .waiting = 5, .pages_used = 25, .pages_total = 100};
+    r->engine =
+        (struct engine_stats){.running = 3, .waiting = 5, .pages_used = 25, .pages_total = 100};
     p = page_of(r);
     assert_int_equal(prom_find(p, "vllm:num_requests_running", "model_name=\"small\"")->number, 3);
     assert_int_equal(prom_find(p, "vllm:num_requests_waiting", "engine=\"0\"")->number, 5);

@@ -100,6 +100,8 @@ struct settings {
     const char *config_path, *model_id, *model, *socket, *mode, *kv_type, *isa, *prefix_cache;
     long long numbers[OPT_HELP]; /* by option; -1: not given */
     enum kv_type kv;
+    const struct config *config;       /* NULL: none was named */
+    const struct config_model *chosen; /* of its models */
     bool help;
 };
 
@@ -207,8 +209,11 @@ static void add_text(const char **field, const char *value)
 }
 
 /* What the command line left open. */
-static void add_config(struct settings *s, const struct config *c, const struct config_model *m)
+static void add_config(struct settings *s)
 {
+    const struct config *c = s->config;
+    const struct config_model *m = s->chosen;
+
     add_text(&s->model, m->path);
     add_text(&s->socket, m->socket);
     add_text(&s->mode, m->mode);
@@ -304,11 +309,14 @@ static int serve(const struct settings *s)
     };
     struct engine_process *p = NULL;
     struct reason why = {0};
-    enum status st;
+    enum status st = ST_OK;
 
     if (cfg.stop_fd == -1)
         return complain(strerror(errno));
-    st = engine_process_open(&cfg, &p, &why);
+    if (s->config != NULL)
+        st = memory_check_model(s->config, s->chosen, &cfg, &why);
+    if (st == ST_OK)
+        st = engine_process_open(&cfg, &p, &why);
     if (st == ST_OK)
         engine_process_run(p);
     engine_process_close(p);
@@ -344,16 +352,11 @@ static const struct config_model *choose_model(const struct settings *s, const s
 
 static int serve_configured(struct settings *s, const struct config *c)
 {
-    const struct config_model *m = choose_model(s, c);
-    struct reason why = {0};
-    enum status st;
-
-    if (m == NULL)
+    s->config = c;
+    s->chosen = choose_model(s, c);
+    if (s->chosen == NULL)
         return EXIT_USAGE;
-    st = memory_check_model(c, m, &why);
-    if (st != ST_OK)
-        return complain(why.text[0] != '\0' ? why.text : status_text(st));
-    add_config(s, c, m);
+    add_config(s);
     return is_complete(s) ? serve(s) : EXIT_USAGE;
 }
 

@@ -61,6 +61,23 @@ static size_t anonymous_bytes(pid_t pid)
 
 /* ---- needs ---- */
 
+static enum status need_of_process(const struct engine_process_config *cfg, const char *id,
+                                   struct memory_need *out, struct reason *why)
+{
+    struct stat st;
+    enum status s;
+
+    *out = (struct memory_need){.id = id};
+    s = engine_process_plan(cfg, out, why);
+    if (s != ST_OK)
+        return s;
+    if (stat(cfg->model_path, &st) == -1)
+        return fail(why, ST_NOT_FOUND, "%s has gone", cfg->model_path);
+    out->device = st.st_dev;
+    out->inode = st.st_ino;
+    return ST_OK;
+}
+
 static enum status need_of(const struct config *c, const struct config_model *m,
                            struct memory_need *out, struct reason *why)
 {
@@ -75,20 +92,10 @@ static enum status need_of(const struct config *c, const struct config_model *m,
         .prefill_rows = (uint32_t)c->engine_prefill_rows,
         .kv_bytes = (size_t)m->kv_mb << 20,
     };
-    struct stat st;
-    enum status s;
 
-    *out = (struct memory_need){.id = m->id};
     if (!local_kv_type(m->kv_type, &cfg.kv_type))
         return fail(why, ST_INVALID, "no such type of KV: %s", m->kv_type);
-    s = engine_process_plan(&cfg, out, why);
-    if (s != ST_OK)
-        return s;
-    if (stat(m->path, &st) == -1)
-        return fail(why, ST_NOT_FOUND, "%s has gone", m->path);
-    out->device = st.st_dev;
-    out->inode = st.st_ino;
-    return ST_OK;
+    return need_of_process(&cfg, m->id, out, why);
 }
 
 /* With what it has taken already, if it runs. False: it can't be planned, so it won't start. */
@@ -137,11 +144,12 @@ static void log_needs(const struct memory_need *needs, size_t n)
 }
 
 enum status memory_check_model(const struct config *c, const struct config_model *m,
-                               struct reason *why)
+                               const struct engine_process_config *own, struct reason *why)
 {
     struct memory_need needs[CONFIG_MODELS_MAX];
     size_t available = kv_available_bytes(), n = gather_others(c, m, available, needs);
-    enum status s = need_of(c, m, &needs[n], why);
+    enum status s =
+        own != NULL ? need_of_process(own, m->id, &needs[n], why) : need_of(c, m, &needs[n], why);
     char whose[128];
 
     if (s != ST_OK)

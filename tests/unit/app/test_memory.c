@@ -14,7 +14,9 @@
 #include "app/config.h"
 #include "app/memory.h"
 #include "base/log.h"
+#include "engine/core/engine_process.h"
 #include "engine/core/listener.h"
+#include "engine/cpu/cpu.h"
 #include "tests/lib/gguf_build.h"
 
 /* Last: its macro fail() would meet the declaration of ours. */
@@ -43,7 +45,7 @@ static struct config *with_models(const char *models)
 static enum status check(const struct config *c, size_t i, struct reason *why)
 {
     *why = (struct reason){0};
-    return memory_check_model(c, &c->models[i], why);
+    return memory_check_model(c, &c->models[i], NULL, why);
 }
 
 static void a_model_that_cannot_fit_is_refused_alone(void **state)
@@ -101,6 +103,26 @@ static void a_model_that_cannot_be_read_takes_nothing_from_others(void **state)
     config_free(c);
 }
 
+/* The command line goes before the file. */
+static void what_the_engine_was_told_counts_for_itself(void **state)
+{
+    struct config *c = with_models(SMALL("a") HUGE("b"));
+    struct engine_process_config own = {.device = &cpu_device_ops,
+                                        .model_path = c->models[1].path,
+                                        .isa = "auto",
+                                        .n_threads = 1,
+                                        .max_sequences = 1,
+                                        .prefill_rows = 8,
+                                        .kv_bytes = (size_t)1 << 20};
+    struct reason why = {0};
+
+    (void)state;
+    assert_int_equal(memory_check_model(c, &c->models[1], &own, &why), ST_OK);
+    own.kv_bytes = (size_t)1 << 40;
+    assert_int_equal(memory_check_model(c, &c->models[0], &own, &why), ST_NO_MEMORY);
+    config_free(c);
+}
+
 static void the_whole_file_is_a_table(void **state)
 {
     struct config *c = with_models(SMALL("a") HUGE("b"));
@@ -148,6 +170,7 @@ int main(void)
         cmocka_unit_test(models_before_it_count_and_those_after_it_do_not),
         cmocka_unit_test(one_that_runs_counts_wherever_it_stands),
         cmocka_unit_test(a_model_that_cannot_be_read_takes_nothing_from_others),
+        cmocka_unit_test(what_the_engine_was_told_counts_for_itself),
         cmocka_unit_test(the_whole_file_is_a_table),
     };
 

@@ -34,8 +34,6 @@ struct api_config {
     int64_t request_max_ms;        /* longest life of a request; also the slot's deadline */
     int64_t reserve_output_tokens; /* most output tokens that a rate reserves; 1,024 */
     int64_t queue_max_ms;          /* longest wait in the engine's queue; 0: no bound */
-    /* What a request leaves open is as the model's makers say, where they do; else as OpenAI. */
-    bool use_model_defaults;
     struct redis_config redis;
     const char *build; /* version text */
     /* Requests of a gateway that died, whose concurrency slots are given back at start. Borrowed

@@ -2,6 +2,7 @@
 #include "api/loop_thread.h"
 #include "api/respond.h"
 #include "api/routes.h"
+#include "base/json.h"
 #include "base/size.h"
 
 static void put_parts(struct buf *b, const struct api_health *h)
@@ -19,6 +20,17 @@ static void put_parts(struct buf *b, const struct api_health *h)
                    parts[i].ok ? "true" : "false");
 }
 
+/* Which models' engines are there: one that is away takes only its own requests along. */
+static void put_models(struct buf *b, struct api *a)
+{
+    for (size_t i = 0; i < a->n_models; i++) {
+        if (i > 0)
+            buf_putc(b, ',');
+        json_put_cstr(b, engine_model_at(a->parts.engine, i)->id);
+        buf_puts(b, api_serves_model(a, i) ? ":true" : ":false");
+    }
+}
+
 static void answer(struct request *r, bool ok, const struct api_health *parts)
 {
     struct buf body;
@@ -28,6 +40,8 @@ static void answer(struct request *r, bool ok, const struct api_health *parts)
     if (parts != NULL) {
         buf_puts(&body, ",\"parts\":{");
         put_parts(&body, parts);
+        buf_puts(&body, "},\"models\":{");
+        put_models(&body, r->loop->api);
         buf_putc(&body, '}');
     }
     buf_putc(&body, '}');

@@ -18,23 +18,23 @@ static bool stage_list(struct request *r)
     return false;
 }
 
-/* The id is what follows the route's path; H2O has decoded it. It may contain slashes. */
-static const struct engine_model *find(struct request *r)
+/* The id or alias is what follows the route's path; H2O has decoded it. It may contain slashes. */
+static const struct engine_model *find(struct request *r, char name[MODEL_NAME_BYTES_MAX + 1])
 {
     size_t skip = strlen(r->route->path);
     h2o_iovec_t path = r->http->path_normalized;
-    char id[MODEL_NAME_BYTES_MAX + 1];
 
-    if (path.len - skip >= sizeof id)
+    if (path.len - skip > MODEL_NAME_BYTES_MAX)
         return NULL;
-    memcpy(id, path.base + skip, path.len - skip);
-    id[path.len - skip] = '\0';
-    return engine_model_find(r->loop->api->parts.engine, id);
+    memcpy(name, path.base + skip, path.len - skip);
+    name[path.len - skip] = '\0';
+    return engine_model_find(r->loop->api->parts.engine, name);
 }
 
 static bool stage_one(struct request *r)
 {
-    const struct engine_model *m = find(r);
+    char name[MODEL_NAME_BYTES_MAX + 1];
+    const struct engine_model *m = find(r, name);
     struct api_error e;
     struct buf body;
 
@@ -44,7 +44,7 @@ static bool stage_one(struct request *r)
         return false;
     }
     buf_init(&body);
-    shape_model(&body, m);
+    shape_model(&body, m, name);
     respond_json(r, 200, &body);
     buf_dispose(&body);
     request_end(r);

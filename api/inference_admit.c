@@ -123,7 +123,7 @@ bool inference_admit(struct request *r)
     if (!find_price(i))
         return false;
     /* Just started, or its engine is away: nothing is reserved for a job that can't run. */
-    if (!engine_link_is_ready(r->loop->link))
+    if (!engine_link_serves(r->loop->link, i->model))
         return inference_refuse_kind(r, ERROR_UNAVAILABLE);
     i->ask = (struct quota_ask){
         .request = r->id,

@@ -98,7 +98,7 @@ static void init_shape(struct inference *i)
     i->shape.model = i->model->id;
     i->shape.include_usage = i->params.include_usage;
     i->shape.service_tier = i->params.service_tier;
-    engine_stats(r->loop->api->parts.engine, &stats);
+    engine_stats_of(r->loop->api->parts.engine, i->model, &stats);
     shape_fingerprint(&stats, i->model->revision, i->shape.fingerprint);
 }
 

@@ -46,8 +46,7 @@ static bool find_model(struct inference *i, struct api_error *e)
                          p->model);
     if (!params_check_model(p, i->model, e))
         return false;
-    if (i->request->loop->api->cfg.use_model_defaults)
-        params_use_defaults(p, &i->model->defaults);
+    params_use_defaults(p, &i->model->defaults);
     i->request->log_model = i->model->id;
     return true;
 }

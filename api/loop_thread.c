@@ -61,13 +61,23 @@ static void close_listeners(struct api_loop *l)
 
 /* ---- housekeeping ---- */
 
+static void publish_models(struct api_loop *l)
+{
+    const struct engine *e = l->api->parts.engine;
+
+    atomic_store(&l->engine_ready, l->link != NULL && engine_link_is_ready(l->link));
+    for (size_t i = 0; i < l->api->n_models; i++)
+        atomic_store(&l->models_ready[i],
+                     l->link != NULL && engine_link_serves(l->link, engine_model_at(e, i)));
+}
+
 static void publish(struct api_loop *l)
 {
     struct metrics *m = &l->metrics;
     size_t unsettled = quota_unsettled(l->quota);
 
     atomic_store(&l->redis_ready, redis_is_connected(l->redis));
-    atomic_store(&l->engine_ready, l->link != NULL && engine_link_is_ready(l->link));
+    publish_models(l);
     atomic_store(&l->beat_ms, loop_now_ms(&l->loop.super));
     atomic_store(&m->live, l->n_live);
     atomic_store(&m->connections, l->n_connections);

@@ -64,8 +64,9 @@ struct api_loop {
     /* written by the thread, read by any */
     struct metrics metrics;
     atomic_bool redis_ready, engine_ready;
-    _Atomic int64_t beat_ms; /* monotonic: when it last turned */
-    atomic_bool idle;        /* draining, and no request in hand, nothing to settle */
+    atomic_bool *models_ready; /* (api.n_models) */
+    _Atomic int64_t beat_ms;   /* monotonic: when it last turned */
+    atomic_bool idle;          /* draining, and no request in hand, nothing to settle */
 };
 
 /* Starts the thread; returns when it serves, or when it failed to start and is gone. *l is zeroed.

@@ -35,7 +35,7 @@ static void put_escaped(struct buf *b, const char *s)
     }
 }
 
-/* One engine process has them all, vLLM's data-parallel index is 0. Leaves the braces open. */
+/* One engine process has a model, vLLM's data-parallel index is 0. Leaves the braces open. */
 static void put_model_labels(struct buf *b, const struct engine_model *model)
 {
     buf_puts(b, "{model_name=\"");
@@ -97,27 +97,63 @@ static void put_router_gauges(struct buf *b, const struct metrics_view *v)
                v->wall_ms / 1000, (int)(v->wall_ms % 1000));
 }
 
-static void put_engine(struct buf *b, const struct metrics_view *v)
-{
-    const struct engine_stats *s = v->engine;
+/* field of struct engine_stats, metric, type, help */
+#define ENGINE_TABLE(X)                                                                            \
+    X(preemptions, "vllm:num_preemptions_total", "counter", "Requests preempted.")                 \
+    X(prefix_query_tokens, "vllm:prefix_cache_queries_total", "counter",                           \
+      "Prompt tokens looked up in the prefix cache.")                                              \
+    X(prefix_hit_tokens, "vllm:prefix_cache_hits_total", "counter",                                \
+      "Prompt tokens found in the prefix cache.")                                                  \
+    X(not_finite, "vllm:corrupted_requests_total", "counter",                                      \
+      "Requests that failed for logits that were not finite.")                                     \
+    X(connected, "sluice_engine_up", "gauge", "The model's engine process is connected.")          \
+    X(running, "sluice_engine_running", "gauge", "Requests in the batch.")                         \
+    X(waiting, "sluice_engine_waiting", "gauge", "Requests that wait for the batch.")              \
+    X(steps, "sluice_engine_steps_total", "counter", "Steps of the engine.")                       \
+    X(rows_max, "sluice_engine_rows_max", "gauge", "Most sequences seen in one step.")             \
+    X(pages_total, "sluice_engine_kv_pages", "gauge", "KV pages.")                                 \
+    X(pages_used, "sluice_engine_kv_pages_used", "gauge", "KV pages in use.")                      \
+    X(prompt_tokens, "sluice_engine_prompt_tokens_total", "counter",                               \
+      "Prompt tokens whose prefill is complete, cached ones and each choice of n included.")       \
+    X(output_tokens, "sluice_engine_output_tokens_total", "counter", "Tokens sampled.")
 
-    put_of_first(b, v, "vllm:num_preemptions_total", "counter", "Requests preempted.",
-                 s->preemptions);
-    put_of_first(b, v, "vllm:prefix_cache_queries_total", "counter",
-                 "Prompt tokens looked up in the prefix cache.", s->prefix_query_tokens);
-    put_of_first(b, v, "vllm:prefix_cache_hits_total", "counter",
-                 "Prompt tokens found in the prefix cache.", s->prefix_hit_tokens);
-    put_of_first(b, v, "vllm:corrupted_requests_total", "counter",
-                 "Requests that failed for logits that were not finite.", s->not_finite);
-    put_one(b, "sluice_engine_up", "gauge", "The engine process is connected.", s->connected);
-    put_one(b, "sluice_engine_steps_total", "counter", "Steps of the engine.", s->steps);
-    put_one(b, "sluice_engine_rows_max", "gauge", "Most sequences seen in one step.", s->rows_max);
-    put_one(b, "sluice_engine_kv_pages", "gauge", "KV pages.", s->pages_total);
-    put_one(b, "sluice_engine_kv_pages_used", "gauge", "KV pages in use.", s->pages_used);
-    put_one(b, "sluice_engine_prompt_tokens_total", "counter",
-            "Prompt tokens whose prefill is complete, cached ones and each choice of n included.",
-            s->prompt_tokens);
-    put_one(b, "sluice_engine_output_tokens_total", "counter", "Tokens sampled.", s->output_tokens);
+enum engine_metric {
+#define ENGINE_ENUM(field, metric, type, help) ENGINE_METRIC_##field,
+    ENGINE_TABLE(ENGINE_ENUM)
+#undef ENGINE_ENUM
+        ENGINE_METRIC_COUNT
+};
+
+static const struct {
+    const char *name, *type, *help;
+} engine_rows[] = {
+#define ENGINE_ROW(field, metric, type, help) [ENGINE_METRIC_##field] = {metric, type, help},
+    ENGINE_TABLE(ENGINE_ROW)
+#undef ENGINE_ROW
+};
+
+static uint64_t engine_value(const struct engine_stats *s, enum engine_metric which)
+{
+    const uint64_t values[] = {
+#define ENGINE_VALUE(field, metric, type, help) [ENGINE_METRIC_##field] = s->field,
+        ENGINE_TABLE(ENGINE_VALUE)
+#undef ENGINE_VALUE
+    };
+
+    return values[which];
+}
+
+static void put_engines(struct buf *b, const struct metrics_view *v)
+{
+    for (size_t i = 0; i < ENGINE_METRIC_COUNT; i++) {
+        put_family(b, engine_rows[i].name, engine_rows[i].type, engine_rows[i].help);
+        for (size_t model = 0; model < v->loops[0]->n_models; model++) {
+            buf_puts(b, engine_rows[i].name);
+            put_model_labels(b, v->loops[0]->models[model].model);
+            buf_printf(b, "} %" PRIu64 "\n",
+                       engine_value(&v->engines[model], (enum engine_metric)i));
+        }
+    }
 }
 
 /* ---- models ---- */
@@ -342,7 +378,7 @@ void metrics_text_put(struct buf *b, const struct metrics_view *v)
     put_router_gauges(b, v);
     put_model_counters(b, v);
     put_model_histograms(b, v);
-    put_engine(b, v);
+    put_engines(b, v);
     put_loop_counters(b, v);
     put_requests(b, v);
     put_loop_gauges(b, v);

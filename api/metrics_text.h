@@ -12,7 +12,8 @@
 struct metrics_view {
     const struct metrics *const *loops; /* added up */
     size_t n_loops;                     /* > 0 */
-    const struct engine_stats *engine;
+    const struct engine_stats *engine;  /* of all models together */
+    const struct engine_stats *engines; /* of each, in the loops' order */
     const struct billing_stats *billing;
     uint64_t answer_bytes; /* that wait for clients */
     int64_t wall_ms;
@@ -20,8 +21,8 @@ struct metrics_view {
 
 /* Appends the page. Each metric's series follow its HELP and TYPE lines. The five gauges that
  * routers read (running, waiting, KV usage, cache_config_info, lora_requests_info) are one series
- * each, of all models together; their model_name is the first model's, as vLLM's is the first of
- * its served names. */
+ * each, of all models together (KV usage: pages in use over all pages); their model_name is the
+ * first model's, as vLLM's is the first of its served names. */
 void metrics_text_put(struct buf *b, const struct metrics_view *v);
 
 #endif

@@ -103,35 +103,51 @@ static enum status start_parser(struct api *a, struct reason *why)
 static void build_metrics(struct buf *b, void *arg)
 {
     struct api *a = arg;
-    struct engine_stats engine;
+    struct engine *e = a->parts.engine;
+    struct engine_stats engine, *engines = calloc(a->n_models, sizeof *engines);
     struct billing_stats billing;
 
-    engine_stats(a->parts.engine, &engine);
+    if (engines == NULL) {
+        b->failed = true;
+        return;
+    }
+    engine_stats(e, &engine);
+    for (size_t i = 0; i < a->n_models; i++)
+        engine_stats_of(e, engine_model_at(e, i), &engines[i]);
     billing_stats(a->parts.billing, &billing);
     metrics_text_put(b, &(struct metrics_view){.loops = a->loop_metrics,
                                                .n_loops = a->cfg.n_loops,
                                                .engine = &engine,
+                                               .engines = engines,
                                                .billing = &billing,
                                                .answer_bytes = atomic_load(&a->answers.held),
                                                .wall_ms = clock_wall_ms()});
+    free(engines);
+}
+
+static enum status init_loop(struct api *a, struct api_loop *l)
+{
+    struct metrics *m = &l->metrics;
+
+    l->models_ready = calloc(a->n_models, sizeof l->models_ready[0]);
+    if (l->models_ready == NULL || metrics_init(m, a->n_models) != ST_OK)
+        return ST_NO_MEMORY;
+    for (size_t i = 0; i < a->n_models; i++)
+        m->models[i].model = engine_model_at(a->parts.engine, i);
+    return ST_OK;
 }
 
 /* Of all loops before the first one starts: each may be asked for the page of all. */
-static enum status init_metrics(struct api *a)
+static enum status init_loops(struct api *a)
 {
-    const struct engine *e = a->parts.engine;
-    size_t n_models = 0;
-
-    while (engine_model_at(e, n_models) != NULL)
-        n_models++;
+    a->loops = calloc(a->cfg.n_loops, sizeof *a->loops);
+    a->loop_metrics = calloc(a->cfg.n_loops, sizeof(struct metrics *));
+    if (a->loops == NULL || a->loop_metrics == NULL)
+        return ST_NO_MEMORY;
     for (unsigned i = 0; i < a->cfg.n_loops; i++) {
-        struct metrics *m = &a->loops[i].metrics;
-
-        if (metrics_init(m, n_models) != ST_OK)
+        a->loop_metrics[i] = &a->loops[i].metrics;
+        if (init_loop(a, &a->loops[i]) != ST_OK)
             return ST_NO_MEMORY;
-        for (size_t k = 0; k < n_models; k++)
-            m->models[k].model = engine_model_at(e, k);
-        a->loop_metrics[i] = m;
     }
     return ST_OK;
 }
@@ -151,9 +167,7 @@ static bool prepare_page(struct api *a)
 
 static enum status start_loops(struct api *a, struct reason *why)
 {
-    a->loops = calloc(a->cfg.n_loops, sizeof *a->loops);
-    a->loop_metrics = calloc(a->cfg.n_loops, sizeof(struct metrics *));
-    if (a->loops == NULL || a->loop_metrics == NULL || init_metrics(a) != ST_OK || !prepare_page(a))
+    if (init_loops(a) != ST_OK || !prepare_page(a))
         return fail(why, ST_NO_MEMORY, "out of memory");
     while (a->n_loops < a->cfg.n_loops) {
         enum status s = loop_thread_start(&a->loops[a->n_loops], a);
@@ -176,6 +190,8 @@ enum status api_start(const struct api_config *cfg, const struct api_parts *part
     a->cfg = *cfg;
     a->parts = *parts;
     a->answers.max = cfg->answers_max_bytes;
+    while (engine_model_at(parts->engine, a->n_models) != NULL)
+        a->n_models++;
     init_conf(a);
     metrics_page_init(&a->metrics_page, build_metrics, a);
     s = open_listeners(a, why);
@@ -231,8 +247,10 @@ void api_stop(struct api *a)
         loop_thread_stop(&a->loops[i]);
     worker_stop(a->parser);
     metrics_page_dispose(&a->metrics_page);
-    for (unsigned i = 0; a->loops != NULL && i < a->cfg.n_loops; i++)
+    for (unsigned i = 0; a->loops != NULL && i < a->cfg.n_loops; i++) {
         metrics_dispose(&a->loops[i].metrics);
+        free(a->loops[i].models_ready);
+    }
     free(a->loop_metrics);
     free(a->loops);
     close_listeners(a);
@@ -260,4 +278,12 @@ void api_health(struct api *a, struct api_health *out)
         out->engine &= atomic_load(&l->engine_ready);
         out->redis &= atomic_load(&l->redis_ready);
     }
+}
+
+bool api_serves_model(struct api *a, size_t i)
+{
+    for (unsigned k = 0; k < a->cfg.n_loops; k++)
+        if (!atomic_load(&a->loops[k].models_ready[i]))
+            return false;
+    return true;
 }

@@ -27,6 +27,7 @@ struct listener {
 struct api {
     struct api_config cfg; /* the texts are the caller's, as in api_start */
     struct api_parts parts;
+    size_t n_models; /* of the engine's */
     h2o_globalconf_t conf;
     SSL_CTX *tls; /* NULL: none */
     struct listener listeners[LISTENERS_MAX];
@@ -45,5 +46,7 @@ struct api_health {
     bool loops, engine, redis, auth, billing, serving;
 };
 void api_health(struct api *a, struct api_health *out);
+/* Whether every loop reaches the i-th model's engine. Any thread. */
+bool api_serves_model(struct api *a, size_t i);
 
 #endif

@@ -189,10 +189,10 @@ void shape_usage(struct buf *b, const struct shape *s, const struct engine_usage
     buf_putc(b, '}');
 }
 
-void shape_model(struct buf *b, const struct engine_model *m)
+void shape_model(struct buf *b, const struct engine_model *m, const char *name)
 {
     buf_puts(b, "{\"id\":");
-    json_put_cstr(b, m->id);
+    json_put_cstr(b, name);
     buf_puts(b, ",\"object\":\"model\",\"created\":");
     json_put_int(b, m->created_s);
     buf_puts(b, ",\"owned_by\":\"sluice\"}");
@@ -206,7 +206,11 @@ void shape_models(struct buf *b, const struct engine *e)
     for (size_t i = 0; (m = engine_model_at(e, i)) != NULL; i++) {
         if (i > 0)
             buf_putc(b, ',');
-        shape_model(b, m);
+        shape_model(b, m, m->id);
+        for (size_t k = 0; k < m->n_aliases; k++) {
+            buf_putc(b, ',');
+            shape_model(b, m, m->aliases[k]);
+        }
     }
     buf_puts(b, "]}");
 }

@@ -11,7 +11,9 @@
 
 #include "app/check_lockdown.h"
 #include "app/config.h"
+#include "app/config_models.h"
 #include "app/local_run.h"
+#include "app/memory.h"
 #include "app/version.h"
 #include "base/log.h"
 #include "base/size.h"
@@ -30,6 +32,7 @@ static const char usage_text[] =
     "       sluice engine --config FILE [OPTION...]\n"
     "\n"
     "  --config FILE      take model and engine settings from there; options go before it\n"
+    "  --model-id ID      which of that file's models; needed where it has several\n"
     "  --model PATH       the GGUF file or Hugging Face folder\n"
     "  --socket PATH      Unix socket to serve the gateway on (made with mode 0600)\n"
     "  --mode MODE        fast (default) or exact\n"
@@ -52,6 +55,7 @@ static const char usage_text[] =
 
 enum option_value {
     OPT_CONFIG = 256,
+    OPT_MODEL_ID,
     OPT_MODEL,
     OPT_SOCKET,
     OPT_MODE,
@@ -75,6 +79,7 @@ enum option_value {
 
 static const struct option options[] = {
     {"config", required_argument, NULL, OPT_CONFIG},
+    {"model-id", required_argument, NULL, OPT_MODEL_ID},
     {"model", required_argument, NULL, OPT_MODEL},
     {"socket", required_argument, NULL, OPT_SOCKET},
     {"mode", required_argument, NULL, OPT_MODE},
@@ -99,10 +104,13 @@ static const struct option options[] = {
 
 /* What options and configuration file say; text fields are borrowed. */
 struct settings {
-    const char *config_path, *model, *socket, *mode, *kv_type, *isa, *prefix_cache, *lockdown;
+    const char *config_path, *model_id, *model, *socket, *mode, *kv_type, *isa, *prefix_cache,
+        *lockdown;
     long long numbers[OPT_HELP]; /* by option; -1: not given */
     enum kv_type kv;
     enum lockdown_want lock;
+    const struct config *config;       /* NULL: none was named */
+    const struct config_model *chosen; /* of its models */
     bool help, check_lockdown;
 };
 
@@ -151,6 +159,9 @@ static bool take_option(struct settings *s, int option, const char *value)
     switch (option) {
     case OPT_CONFIG:
         s->config_path = value;
+        return true;
+    case OPT_MODEL_ID:
+        s->model_id = value;
         return true;
     case OPT_MODEL:
         s->model = value;
@@ -213,22 +224,25 @@ static void add_text(const char **field, const char *value)
 }
 
 /* What the command line left open. */
-static void add_config(struct settings *s, const struct config *c)
+static void add_config(struct settings *s)
 {
-    add_text(&s->model, c->model_path);
-    add_text(&s->socket, c->engine_socket);
-    add_text(&s->mode, c->engine_mode);
-    add_text(&s->kv_type, c->engine_kv_type);
+    const struct config *c = s->config;
+    const struct config_model *m = s->chosen;
+
+    add_text(&s->model, m->path);
+    add_text(&s->socket, m->socket);
+    add_text(&s->mode, m->mode);
+    add_text(&s->kv_type, m->kv_type);
     add_text(&s->isa, c->engine_isa);
     add_text(&s->prefix_cache, c->engine_prefix_cache);
     add_text(&s->lockdown, c->engine_lockdown);
-    add_number(s, OPT_THREADS, c->engine_threads);
-    add_number(s, OPT_CONTEXT, c->model_context_tokens);
-    add_number(s, OPT_MAX_SEQUENCES, c->engine_max_sequences);
+    add_number(s, OPT_THREADS, m->threads);
+    add_number(s, OPT_CONTEXT, m->context_tokens);
+    add_number(s, OPT_MAX_SEQUENCES, m->max_sequences);
     add_number(s, OPT_PREFILL_ROWS, c->engine_prefill_rows);
-    add_number(s, OPT_QUEUE_MAX, c->engine_queue_max);
-    add_number(s, OPT_KV_MB, c->engine_kv_mb);
-    add_number(s, OPT_TENANT_QUEUE_MAX, c->engine_tenant_queue_max);
+    add_number(s, OPT_QUEUE_MAX, m->queue_max);
+    add_number(s, OPT_KV_MB, m->kv_mb);
+    add_number(s, OPT_TENANT_QUEUE_MAX, m->tenant_queue_max);
     add_number(s, OPT_STEP_MS, c->engine_step_ms);
     add_number(s, OPT_AGE_UP_MS, c->engine_age_up_ms);
     add_number(s, OPT_PREFIX_CACHE_SHARE, c->engine_prefix_cache_share);
@@ -265,7 +279,7 @@ static bool is_complete(struct settings *s)
     add_text(&s->lockdown, "auto");
     for (size_t i = 0; i < COUNT_OF(number_options); i++)
         add_number(s, number_options[i].option, number_options[i].otherwise);
-    if (s->model == NULL || s->socket == NULL) {
+    if (s->model == NULL || s->socket == NULL || (s->model_id != NULL && s->config_path == NULL)) {
         fputs(usage_text, stderr);
         return false;
     }
@@ -341,13 +355,51 @@ static int serve(const struct settings *s)
         .drain_ms = DRAIN_MS,
         .stop_fd = open_stop_fd(),
     };
+    struct reason why = {0};
     int rc;
 
     if (cfg.stop_fd == -1)
         return complain(strerror(errno));
-    rc = s->check_lockdown ? check_lockdown(&cfg, s->config_path) : run_engine(&cfg);
+    if (s->config != NULL && memory_check_model(s->config, s->chosen, &cfg, &why) != ST_OK)
+        rc = complain(why.text);
+    else
+        rc = s->check_lockdown ? check_lockdown(&cfg, s->config_path) : run_engine(&cfg);
     close(cfg.stop_fd);
     return rc;
+}
+
+/* NULL: said what is wrong. */
+static const struct config_model *choose_model(const struct settings *s, const struct config *c)
+{
+    const struct config_model *m = &c->models[0];
+    struct buf ids;
+
+    if (s->model_id != NULL)
+        m = config_model_find(c, s->model_id);
+    else if (c->n_models > 1)
+        m = NULL;
+    if (m != NULL)
+        return m;
+    buf_init(&ids);
+    config_models_put_ids(c, &ids);
+    if (s->model_id != NULL)
+        fprintf(stderr, "sluice engine: %s has no model %s, but %s\n", s->config_path, s->model_id,
+                buf_cstr(&ids));
+    else
+        fprintf(stderr, "sluice engine: %s has several models; say with --model-id which: %s\n",
+                s->config_path, buf_cstr(&ids));
+    buf_dispose(&ids);
+    return NULL;
+}
+
+static int serve_configured(struct settings *s, const struct config *c)
+{
+    s->config = c;
+    s->chosen = choose_model(s, c);
+    if (s->chosen == NULL)
+        return EXIT_USAGE;
+    add_config(s);
+    return is_complete(s) ? serve(s) : EXIT_USAGE;
 }
 
 int cmd_engine(int argc, char **argv)
@@ -368,10 +420,10 @@ int cmd_engine(int argc, char **argv)
         if (config_load_engine(s.config_path, &config, &why) != ST_OK)
             return complain(why.text);
         log_init("engine", config->log_level);
-        add_config(&s, config);
-    }
-    if (is_complete(&s))
+        rc = serve_configured(&s, config);
+    } else if (is_complete(&s)) {
         rc = serve(&s);
+    }
     config_free(config);
     return rc;
 }

@@ -84,8 +84,9 @@ static int serve(const struct config *cfg)
         return fail_to_start(st, &why);
     log_info(NULL, "serve.start",
              "listen=%s port=%" PRId64 " tls_port=%" PRId64 " admin_port=%" PRId64
-             " model=%s build=\"%s\"",
-             cfg->listen, cfg->port, cfg->tls_port, cfg->admin_port, cfg->model_id, version_text());
+             " models=%zu first=%s build=\"%s\"",
+             cfg->listen, cfg->port, cfg->tls_port, cfg->admin_port, cfg->n_models,
+             cfg->models[0].id, version_text());
     wait_for_stop(&stop);
     wiring_close(w);
     log_info(NULL, "serve.stop", "done");

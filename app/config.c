@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "app/config_keys.h"
+#include "app/config_models.h"
 #include "app/config_yaml.h"
 #include "base/buf.h"
 
@@ -99,7 +100,11 @@ static enum status parse(const char *text, size_t len, const char *name, const c
         return ST_NO_MEMORY;
     st = config_yaml_read(text, len, name, dir, c, why);
     if (st == ST_OK)
+        st = config_models_check(c, name, why);
+    if (st == ST_OK)
         st = check_required(c, engine, name, why);
+    if (st == ST_OK)
+        st = config_models_complete(c, name, why);
     if (st == ST_OK && (c->auth_pepper = strdup("")) == NULL)
         st = ST_NO_MEMORY;
     if (st != ST_OK) {
@@ -222,5 +227,6 @@ void config_free(struct config *c)
         if (config_keys[i].kind != CONFIG_INT)
             wipe(text_of(c, &config_keys[i]));
     wipe(&c->auth_pepper);
+    config_models_free(c);
     free(c);
 }

@@ -15,13 +15,25 @@
 #include "base/log.h"
 #include "base/status.h"
 
+/* A model that is served, each by an engine process of its own. After config_load no field is left
+ * open: what an item does not say of the engine's keys is as section engine says. */
+struct config_model {
+    char *path;
+    char *id;       /* as clients name it */
+    char **aliases; /* (n_aliases): further names */
+    size_t n_aliases;
+    char *socket;               /* of its engine */
+    char *required;             /* "on", "off": /readyz */
+    int64_t context_tokens;     /* 0: the file's own */
+    int64_t default_max_tokens; /* 0: what the context leaves */
+    char *generation_defaults;  /* "openai", "model" */
+    char *mode, *kv_type;       /* these and the following: as config.engine_* */
+    int64_t threads, max_sequences, kv_mb, queue_max, tenant_queue_max;
+};
+
 struct config {
-    /* model */
-    char *model_path;
-    char *model_id;                   /* as clients name it */
-    int64_t model_context_tokens;     /* 0: the file's own */
-    int64_t model_default_max_tokens; /* 0: what the context leaves */
-    char *model_generation_defaults;  /* "openai", "model" */
+    struct config_model *models; /* (n_models), at least one, in the file's order */
+    size_t n_models;
 
     /* engine */
     char *engine_socket;
@@ -88,8 +100,8 @@ struct config {
  * ST_NOT_FOUND, ST_INVALID, ST_FORBIDDEN (a secret's file that everyone may read); the reason
  * begins with "FILE:LINE: " where a line is at fault, and names the key. */
 MUST_CHECK enum status config_load(const char *path, struct config **out, struct reason *why);
-/* For the engine process: only sections model, engine and log are required, no secret is read and
- * none stays in memory. */
+/* For the engine process: only sections model (or models), engine and log are required, no secret
+ * is read and none stays in memory. */
 MUST_CHECK enum status config_load_engine(const char *path, struct config **out,
                                           struct reason *why);
 /* From memory, for tests and fuzzing: `name` stands in messages, `dir` is what paths are relative

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "app/config.h"
+#include "app/config_models.h"
 #include "base/size.h"
 
 /* sun_path holds 108 bytes with its NUL (unix(7)). */
@@ -12,7 +13,6 @@
 #define MIB             (1 << 20)
 
 static const char *const modes[] = {"fast", "exact", NULL};
-static const char *const defaults[] = {"openai", "model", NULL};
 static const char *const kv_types[] = {"auto", "f16", "q8", NULL};
 static const char *const isas[] = {"auto", "scalar", "avx2", "avx512", NULL};
 static const char *const switches[] = {"on", "off", NULL};
@@ -47,30 +47,6 @@ static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
     }
 
 const struct config_key config_keys[] = {
-    {.name = "model.path",
-     .kind = CONFIG_PATH,
-     .offset = AT(model_path),
-     .min = 1,
-     .max = PATH_BYTES_MAX,
-     .engine = true,
-     .help = "The model: a GGUF file or a Hugging Face folder."},
-    {.name = "model.id",
-     .kind = CONFIG_TEXT,
-     .offset = AT(model_id),
-     .min = 1,
-     .max = 95,
-     .engine = true,
-     .help = "How clients name the model. A price of that name, or of `*`, must exist: requests "
-             "for a model without one are refused."},
-    ENGINE_INT("model.context_tokens", model_context_tokens, "0", 0, 1 << 24,
-               "Longest prompt and output of a request together. 0: what the file says."),
-    INT("model.default_max_tokens", model_default_max_tokens, "0", 0, 1 << 24,
-        "Output tokens of a request that names no maximum. 0: what the context leaves."),
-    CHOICE("model.generation_defaults", model_generation_defaults, "openai", defaults,
-           "What a request leaves open of temperature, top_p, top_k, min_p and "
-           "repetition_penalty: OpenAI's defaults, or those of the model's own generation "
-           "config, where it has them."),
-
     {.name = "engine.socket",
      .kind = CONFIG_PATH,
      .offset = AT(engine_socket),
@@ -238,6 +214,15 @@ void config_key_allowed(const struct config_key *k, struct buf *out)
         for (size_t i = 0; k->choices[i] != NULL; i++)
             buf_printf(out, "%s%s", i > 0 ? ", " : "", k->choices[i]);
         break;
+    case CONFIG_NAME:
+        buf_printf(out,
+                   "a text of %" PRId64 " to %" PRId64
+                   " bytes without a colon or a control character, and not a lone asterisk",
+                   k->min, k->max);
+        break;
+    case CONFIG_NAMES:
+        buf_printf(out, "a list of at most %d names as `model.id`", CONFIG_ALIASES_MAX);
+        break;
     }
 }
 
@@ -253,7 +238,7 @@ static bool opens_section(size_t i)
     return i == 0 || strncmp(config_keys[i].name, config_keys[i - 1].name, n + 1) != 0;
 }
 
-static void put_row(struct buf *out, const struct config_key *k)
+void config_key_row(const struct config_key *k, struct buf *out)
 {
     buf_printf(out, "| `%s` | ", k->name);
     config_key_allowed(k, out);
@@ -273,11 +258,12 @@ void config_keys_markdown(struct buf *out)
              "The file is YAML: sections of plain keys, no anchors, aliases or tags. Paths are "
              "relative to the\nfile's folder. `sluice check-config FILE` says whether a file "
              "is right; this page is written by\n`sluice check-config --keys`.\n");
+    config_models_markdown(out);
     for (size_t i = 0; i < config_keys_count; i++) {
         if (opens_section(i))
             buf_printf(
                 out, "\n## %.*s\n\n| key | allowed | default | what it does |\n|---|---|---|---|\n",
                 (int)section_length(&config_keys[i]), config_keys[i].name);
-        put_row(out, &config_keys[i]);
+        config_key_row(&config_keys[i], out);
     }
 }

@@ -1,21 +1,22 @@
 #include "app/config_yaml.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <yaml.h>
 
 #include "app/config_keys.h"
+#include "app/config_models.h"
+#include "app/config_value.h"
 #include "base/buf.h"
 
 #define SEEN_WORDS 4
 
-/* The document is a mapping of sections to mappings of scalars; anything else is refused where it
- * stands, so there is no recursion. */
+/* The document is a mapping of sections to mappings of scalars, but for models, a list of such
+ * mappings, and their aliases, a list of scalars. Anything else is refused where it stands, so
+ * there is no recursion. */
 struct yaml {
     yaml_parser_t parser;
     yaml_event_t event;
@@ -24,7 +25,10 @@ struct yaml {
     struct config *config;
     struct reason *why;
     char section[64];
+    bool in_model;             /* the pairs that are read belong to the last of config's models */
+    bool has_list;             /* `models` was there */
     uint64_t seen[SEEN_WORDS]; /* a bit per row of the table */
+    uint64_t model_seen;       /* the same of the keys of that model */
 };
 
 static enum status refuse(struct yaml *y, const char *param, const char *text)
@@ -61,69 +65,9 @@ static bool is_quoted(const struct yaml *y)
     return y->event.data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
 }
 
-static bool parse_int(const char *s, int64_t *out)
+static bool is_null(const struct yaml *y, const char *value)
 {
-    char *end = NULL;
-    long long v;
-
-    if (s[0] != '-' && (s[0] < '0' || s[0] > '9'))
-        return false;
-    errno = 0;
-    v = strtoll(s, &end, 10);
-    if (errno != 0 || *end != '\0' || end == s)
-        return false;
-    *out = v;
-    return true;
-}
-
-static bool is_choice(const struct config_key *k, const char *s)
-{
-    for (size_t i = 0; k->choices[i] != NULL; i++)
-        if (strcmp(k->choices[i], s) == 0)
-            return true;
-    return false;
-}
-
-/* ---- storing a value; false: it is not allowed ---- */
-
-static bool store_text(struct config *c, const struct config_key *k, const char *dir, const char *s)
-{
-    char **field = (char **)(void *)((char *)c + k->offset);
-    struct buf path;
-
-    buf_init(&path);
-    /* An empty path is an optional one that was not given. */
-    if (k->kind == CONFIG_PATH && s[0] != '/' && s[0] != '\0')
-        buf_printf(&path, "%s/", dir);
-    buf_puts(&path, s);
-    if (path.failed || (k->kind == CONFIG_PATH && (int64_t)path.len > k->max)) {
-        buf_dispose(&path);
-        return false;
-    }
-    free(*field);
-    *field = strdup(buf_cstr(&path));
-    buf_dispose(&path);
-    return *field != NULL;
-}
-
-static bool store(struct config *c, const struct config_key *k, const char *dir, const char *s)
-{
-    int64_t v;
-
-    switch (k->kind) {
-    case CONFIG_INT:
-        if (!parse_int(s, &v) || v < k->min || v > k->max)
-            return false;
-        memcpy((char *)c + k->offset, &v, sizeof v);
-        return true;
-    case CONFIG_CHOICE:
-        return is_choice(k, s) && store_text(c, k, dir, s);
-    case CONFIG_TEXT:
-    case CONFIG_PATH:
-        return (int64_t)strlen(s) >= k->min && (int64_t)strlen(s) <= k->max &&
-               store_text(c, k, dir, s);
-    }
-    return false;
+    return !is_quoted(y) && (strcmp(value, "~") == 0 || strcmp(value, "null") == 0);
 }
 
 static enum status store_defaults(struct yaml *y)
@@ -133,8 +77,7 @@ static enum status store_defaults(struct yaml *y)
 
         if (k->fallback == NULL)
             continue;
-        if (k->kind == CONFIG_PATH ? !store_text(y->config, k, y->dir, k->fallback)
-                                   : !store(y->config, k, y->dir, k->fallback))
+        if (!config_value_default(y->config, k, y->dir))
             return fail(y->why, ST_NO_MEMORY, "out of memory");
     }
     return ST_OK;
@@ -164,38 +107,177 @@ static enum status refuse_name(struct yaml *y, const char *what, const char *key
     return refuse(y, "", text);
 }
 
+static struct config_model *last_model(const struct yaml *y)
+{
+    return &y->config->models[y->config->n_models - 1];
+}
+
+static enum status refuse_second_name(struct yaml *y, const struct config_key *k, const char *name)
+{
+    char text[192];
+
+    if (config_models_count_name(y->config, name) < 2)
+        return ST_OK;
+    snprintf(text, sizeof text, "two models, or one twice, are called %.95s", name);
+    return refuse(y, k->name, text);
+}
+
+/* The event is the value. */
+static enum status read_value(struct yaml *y, const struct config_key *k)
+{
+    void *base = y->in_model ? (void *)last_model(y) : (void *)y->config;
+    const char *value = scalar(y);
+
+    if (value == NULL || (k->kind == CONFIG_INT && is_quoted(y)) || is_null(y, value) ||
+        !config_value_store(base, k, y->dir, value))
+        return refuse_value(y, k);
+    return k->kind == CONFIG_NAME ? refuse_second_name(y, k, value) : ST_OK;
+}
+
+static bool is_plain_list(const struct yaml *y)
+{
+    return y->event.type == YAML_SEQUENCE_START_EVENT &&
+           y->event.data.sequence_start.anchor == NULL && y->event.data.sequence_start.tag == NULL;
+}
+
+/* The event is the value: a list of names. */
+static enum status read_names(struct yaml *y, const struct config_key *k)
+{
+    if (!is_plain_list(y))
+        return refuse_value(y, k);
+    for (;;) {
+        enum status st = next(y);
+        const char *name;
+
+        if (st != ST_OK || y->event.type == YAML_SEQUENCE_END_EVENT)
+            return st;
+        name = scalar(y);
+        if (name == NULL || is_null(y, name) || !config_value_is_name(k, name))
+            return refuse_value(y, k);
+        st = config_model_add_alias(last_model(y), name);
+        if (st == ST_TOO_LARGE)
+            return refuse_value(y, k);
+        if (st == ST_OK)
+            st = refuse_second_name(y, k, name);
+        if (st != ST_OK)
+            return st;
+    }
+}
+
+/* Finds the key and where its bit is; NULL: there is none. */
+static uint64_t *find_key(struct yaml *y, const char *key, struct config_key *out, unsigned *bit)
+{
+    const struct config_key *row;
+    int i;
+
+    if (y->in_model) {
+        i = config_model_key_find(key, out);
+        *bit = (unsigned)i;
+        return i != -1 ? &y->model_seen : NULL;
+    }
+    row = config_key_find(y->section, key);
+    if (row == NULL)
+        return NULL;
+    *out = *row;
+    *bit = (unsigned)(row - config_keys) % 64;
+    return &y->seen[(row - config_keys) / 64];
+}
+
 /* The event is the key; reads the value behind it. */
 static enum status read_pair(struct yaml *y)
 {
-    const char *key = scalar(y), *value;
-    const struct config_key *k;
+    const char *key = scalar(y);
+    struct config_key k;
+    uint64_t *seen;
     enum status st;
-    size_t row;
+    unsigned bit;
 
     if (key == NULL)
         return refuse(y, y->section, "expected a key");
-    k = config_key_find(y->section, key);
-    if (k == NULL)
+    seen = find_key(y, key, &k, &bit);
+    if (seen == NULL)
         return refuse_name(y, "unknown key", key);
-    row = (size_t)(k - config_keys);
-    if ((y->seen[row / 64] >> (row % 64) & 1) != 0)
+    if ((*seen >> bit & 1) != 0)
         return refuse_name(y, "duplicate key", key);
-    y->seen[row / 64] |= UINT64_C(1) << (row % 64);
+    *seen |= UINT64_C(1) << bit;
     st = next(y);
     if (st != ST_OK)
         return st;
-    value = scalar(y);
-    if (value == NULL || (k->kind == CONFIG_INT && is_quoted(y)) ||
-        (!is_quoted(y) && (strcmp(value, "~") == 0 || strcmp(value, "null") == 0)) ||
-        !store(y->config, k, y->dir, value))
-        return refuse_value(y, k);
-    return ST_OK;
+    return k.kind == CONFIG_NAMES ? read_names(y, &k) : read_value(y, &k);
+}
+
+/* The event is the mapping's start. */
+static enum status read_pairs(struct yaml *y)
+{
+    if (y->event.type != YAML_MAPPING_START_EVENT || y->event.data.mapping_start.anchor != NULL)
+        return refuse_name(y, "expected keys and values under section", "");
+    for (;;) {
+        enum status st = next(y);
+
+        if (st != ST_OK || y->event.type == YAML_MAPPING_END_EVENT)
+            return st;
+        st = read_pair(y);
+        if (st != ST_OK)
+            return st;
+    }
+}
+
+static enum status add_model(struct yaml *y)
+{
+    enum status st = config_models_add(y->config);
+
+    y->model_seen = 0;
+    if (st == ST_TOO_LARGE)
+        return refuse(y, "models", "more models than an engine each can serve");
+    return st;
+}
+
+/* Section model: the one item. Standing twice it is one section, as others. */
+static enum status read_model(struct yaml *y)
+{
+    enum status st = ST_OK;
+
+    if (y->has_list)
+        return refuse(y, "model", "sections model and models exclude each other");
+    if (y->config->n_models == 0)
+        st = add_model(y);
+    y->in_model = true;
+    if (st == ST_OK)
+        st = read_pairs(y);
+    y->in_model = false;
+    return st;
+}
+
+static enum status read_models(struct yaml *y)
+{
+    if (y->has_list || y->config->n_models > 0)
+        return refuse(y, "models",
+                      y->has_list ? "models stands twice"
+                                  : "sections model and models exclude each other");
+    y->has_list = true;
+    if (!is_plain_list(y))
+        return refuse(y, "models", "expected a list under models");
+    for (;;) {
+        enum status st = next(y);
+
+        if (st != ST_OK || y->event.type == YAML_SEQUENCE_END_EVENT)
+            return st;
+        st = add_model(y);
+        y->in_model = true;
+        if (st == ST_OK)
+            st = read_pairs(y);
+        y->in_model = false;
+        if (st != ST_OK)
+            return st;
+    }
 }
 
 static bool section_exists(const char *section)
 {
     size_t n = strlen(section);
 
+    if (strcmp(section, "model") == 0 || strcmp(section, "models") == 0)
+        return true;
     for (size_t i = 0; i < config_keys_count; i++)
         if (strncmp(config_keys[i].name, section, n) == 0 && config_keys[i].name[n] == '.')
             return true;
@@ -218,16 +300,9 @@ static enum status read_section(struct yaml *y)
     st = next(y);
     if (st != ST_OK)
         return st;
-    if (y->event.type != YAML_MAPPING_START_EVENT || y->event.data.mapping_start.anchor != NULL)
-        return refuse_name(y, "expected keys and values under section", "");
-    for (;;) {
-        st = next(y);
-        if (st != ST_OK || y->event.type == YAML_MAPPING_END_EVENT)
-            return st;
-        st = read_pair(y);
-        if (st != ST_OK)
-            return st;
-    }
+    if (strcmp(y->section, "model") == 0)
+        return read_model(y);
+    return strcmp(y->section, "models") == 0 ? read_models(y) : read_pairs(y);
 }
 
 static enum status expect(struct yaml *y, yaml_event_type_t type, const char *what)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "app/config_models.h"
 #include "app/version.h"
 #include "auth/auth.h"
 #include "billing/billing.h"
@@ -76,21 +77,36 @@ static enum status open_billing(struct wiring *w, struct reason *why)
     return billing_open(&cfg, &w->billing, why);
 }
 
+static struct engine_model_config model_config(const struct config_model *m)
+{
+    return (struct engine_model_config){
+        .path = m->path,
+        .id = m->id,
+        .aliases = (const char *const *)m->aliases,
+        .n_aliases = m->n_aliases,
+        .socket_path = m->socket,
+        .context_tokens = (uint32_t)m->context_tokens,
+        .default_max_tokens = (uint32_t)m->default_max_tokens,
+        .file_defaults = strcmp(m->generation_defaults, "model") == 0,
+        .required = strcmp(m->required, "on") == 0,
+        .queue_max = (uint32_t)m->queue_max,
+        .tenant_queue_max = (uint32_t)m->tenant_queue_max,
+    };
+}
+
 static enum status open_engine(struct wiring *w, struct reason *why)
 {
     const struct config *c = w->cfg;
+    struct engine_model_config models[CONFIG_MODELS_MAX];
     struct engine_config cfg = {
-        .model_path = c->model_path,
-        .model_id = c->model_id,
-        .socket_path = c->engine_socket,
-        .context_tokens = (uint32_t)c->model_context_tokens,
-        .default_max_tokens = (uint32_t)c->model_default_max_tokens,
+        .models = models,
+        .n_models = c->n_models,
         .text_threads = (unsigned)c->text_threads,
         .text_queue = (size_t)c->text_queue,
-        .queue_max = (uint32_t)c->engine_queue_max,
-        .tenant_queue_max = (uint32_t)c->engine_tenant_queue_max,
     };
 
+    for (size_t i = 0; i < c->n_models; i++)
+        models[i] = model_config(&c->models[i]);
     return engine_open(&cfg, &w->engine, why);
 }
 
@@ -115,7 +131,6 @@ static enum status start_api(struct wiring *w, struct reason *why)
         .request_max_ms = c->request_max_ms,
         .reserve_output_tokens = c->reserve_output_tokens,
         .queue_max_ms = c->engine_queue_max_ms,
-        .use_model_defaults = strcmp(c->model_generation_defaults, "model") == 0,
         .redis = {.socket_path = c->redis_socket,
                   .connect_timeout_ms = c->redis_connect_timeout_ms,
                   .command_timeout_ms = c->redis_command_timeout_ms,

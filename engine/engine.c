@@ -26,7 +26,7 @@ static enum status open_template(struct served_model *m, struct reason *why)
     return s;
 }
 
-static enum status choose_context(const struct engine_config *cfg, const struct model *m,
+static enum status choose_context(const struct engine_model_config *cfg, const struct model *m,
                                   uint32_t *out, struct reason *why)
 {
     if (cfg->context_tokens > m->shape.context_tokens)
@@ -37,7 +37,7 @@ static enum status choose_context(const struct engine_config *cfg, const struct 
     return ST_OK;
 }
 
-static uint32_t choices_that_fit(const struct engine_config *cfg)
+static uint32_t choices_that_fit(const struct engine_model_config *cfg)
 {
     const uint32_t bounds[] = {cfg->queue_max, cfg->tenant_queue_max};
     uint32_t most = ENGINE_CHOICES_MAX;
@@ -48,7 +48,7 @@ static uint32_t choices_that_fit(const struct engine_config *cfg)
     return most;
 }
 
-static enum status describe(struct served_model *m, const struct engine_config *cfg,
+static enum status describe(struct served_model *m, const struct engine_model_config *cfg,
                             struct reason *why)
 {
     struct stat st;
@@ -56,25 +56,29 @@ static enum status describe(struct served_model *m, const struct engine_config *
 
     if (s != ST_OK)
         return s;
-    if (stat(cfg->model_path, &st) == -1)
-        return fail(why, ST_NOT_FOUND, "%s has gone", cfg->model_path);
-    m->pub.id = strdup(cfg->model_id);
-    if (m->pub.id == NULL)
-        return ST_NO_MEMORY;
+    if (stat(cfg->path, &st) == -1)
+        return fail(why, ST_NOT_FOUND, "%s has gone", cfg->path);
+    m->pub.id = cfg->id;
+    m->pub.aliases = cfg->aliases;
+    m->pub.n_aliases = cfg->n_aliases;
+    m->pub.required = cfg->required;
     m->pub.created_s = (int64_t)st.st_mtime;
     m->pub.default_max_tokens = cfg->default_max_tokens;
     m->pub.n_vocab = tokenizer_n_vocab(m->tokenizer);
     m->pub.choices_max = choices_that_fit(cfg);
     m->pub.revision = m->model->revision;
-    generation_defaults_read(m->model->gguf, &m->pub.defaults);
+    m->pub.defaults = (struct engine_defaults){-1, -1, -1, -1, -1};
+    if (cfg->file_defaults)
+        generation_defaults_read(m->model->gguf, &m->pub.defaults);
     return ST_OK;
 }
 
-static enum status set_target(struct served_model *m, const struct engine_config *cfg)
+static enum status set_target(struct served_model *m, const struct engine_config *cfg,
+                              const char *socket_path)
 {
     m->backend = cfg->backend != NULL ? cfg->backend : &process_backend_ops;
     m->target = (struct backend_target){
-        .socket_path = strdup(cfg->socket_path != NULL ? cfg->socket_path : ""),
+        .socket_path = strdup(socket_path != NULL ? socket_path : ""),
         .build = strdup(cfg->build != NULL ? cfg->build : ""),
         .revision = m->pub.revision,
         .context_tokens = m->pub.context_tokens,
@@ -85,19 +89,53 @@ static enum status set_target(struct served_model *m, const struct engine_config
 }
 
 static enum status open_model(struct served_model *m, const struct engine_config *cfg,
-                              struct reason *why)
+                              const struct engine_model_config *model, struct reason *why)
 {
-    enum status s;
+    enum status s = model_open(model->path, &m->model, why);
 
-    stats_cell_init(&m->stats);
-    s = model_open(cfg->model_path, &m->model, why);
     if (s == ST_OK)
         s = tokenizer_new(m->model->gguf, &m->tokenizer, why);
     if (s == ST_OK)
         s = open_template(m, why);
     if (s == ST_OK)
-        s = describe(m, cfg, why);
-    return s == ST_OK ? set_target(m, cfg) : s;
+        s = describe(m, model, why);
+    return s == ST_OK ? set_target(m, cfg, model->socket_path) : s;
+}
+
+/* Of several models the reason says whose it is. */
+static enum status open_named(struct served_model *m, const struct engine_config *cfg,
+                              const struct engine_model_config *model, struct reason *why)
+{
+    struct reason inner = {0};
+    enum status s;
+
+    if (cfg->n_models == 1)
+        return open_model(m, cfg, model, why);
+    s = open_model(m, cfg, model, &inner);
+    if (s == ST_OK)
+        return ST_OK;
+    return fail(why, s, "model %s: %.200s", model->id,
+                inner.text[0] != '\0' ? inner.text : status_text(s));
+}
+
+static enum status open_models(struct engine *e, const struct engine_config *cfg,
+                               struct reason *why)
+{
+    assert(cfg->n_models > 0);
+    e->models = calloc(cfg->n_models, sizeof e->models[0]);
+    if (e->models == NULL)
+        return ST_NO_MEMORY;
+    while (e->n_models < cfg->n_models) {
+        struct served_model *m = &e->models[e->n_models];
+        enum status s;
+
+        stats_cell_init(&m->stats);
+        e->n_models++; /* from here engine_close closes it */
+        s = open_named(m, cfg, &cfg->models[e->n_models - 1], why);
+        if (s != ST_OK)
+            return s;
+    }
+    return ST_OK;
 }
 
 static void close_model(struct served_model *m)
@@ -106,7 +144,6 @@ static void close_model(struct served_model *m)
     template_free(m->template);
     tokenizer_free(m->tokenizer);
     model_close(m->model);
-    free((char *)m->pub.id);
     free((char *)m->target.socket_path);
     free((char *)m->target.build);
 }
@@ -126,15 +163,11 @@ static enum status start_text(struct engine *e, const struct engine_config *cfg)
 enum status engine_open(const struct engine_config *cfg, struct engine **out, struct reason *why)
 {
     struct engine *e = calloc(1, sizeof *e);
-    enum status s = ST_NO_MEMORY;
+    enum status s;
 
     if (e == NULL)
         return fail(why, ST_NO_MEMORY, "out of memory");
-    e->models = calloc(1, sizeof e->models[0]);
-    if (e->models != NULL) {
-        e->n_models = 1;
-        s = open_model(&e->models[0], cfg, why);
-    }
+    s = open_models(e, cfg, why);
     if (s == ST_OK)
         s = start_text(e, cfg);
     if (s != ST_OK) {
@@ -162,17 +195,30 @@ const struct engine_model *engine_model_at(const struct engine *e, size_t i)
     return i < e->n_models ? &e->models[i].pub : NULL;
 }
 
-const struct engine_model *engine_model_find(const struct engine *e, const char *id)
+static bool is_called(const struct engine_model *m, const char *name)
+{
+    if (strcmp(m->id, name) == 0)
+        return true;
+    for (size_t i = 0; i < m->n_aliases; i++)
+        if (strcmp(m->aliases[i], name) == 0)
+            return true;
+    return false;
+}
+
+const struct engine_model *engine_model_find(const struct engine *e, const char *name)
 {
     for (size_t i = 0; i < e->n_models; i++)
-        if (strcmp(e->models[i].pub.id, id) == 0)
+        if (is_called(&e->models[i].pub, name))
             return &e->models[i].pub;
     return NULL;
 }
 
-void engine_stats(struct engine *e, struct engine_stats *out)
+static size_t index_of(const struct engine *e, const struct engine_model *m)
 {
-    stats_cell_read(&e->models[0].stats, clock_mono_ms(), out);
+    size_t i = (size_t)(served_model_of(m) - e->models);
+
+    assert(i < e->n_models);
+    return i;
 }
 
 size_t engine_token_bytes(const struct engine_model *m, int32_t id, char *out, size_t cap)
@@ -184,6 +230,44 @@ size_t engine_token_bytes(const struct engine_model *m, int32_t id, char *out, s
         return 0;
     memcpy(out, piece, len < cap ? len : cap);
     return len;
+}
+
+/* ---- state ---- */
+
+void engine_stats_of(struct engine *e, const struct engine_model *m, struct engine_stats *out)
+{
+    stats_cell_read(&e->models[index_of(e, m)].stats, clock_mono_ms(), out);
+}
+
+static void add_stats(struct engine_stats *sum, const struct engine_stats *s)
+{
+    sum->connected &= s->connected;
+    sum->running += s->running;
+    sum->waiting += s->waiting;
+    sum->pages_used += s->pages_used;
+    sum->pages_total += s->pages_total;
+    sum->steps += s->steps;
+    sum->prompt_tokens += s->prompt_tokens;
+    sum->output_tokens += s->output_tokens;
+    sum->preemptions += s->preemptions;
+    sum->prefix_query_tokens += s->prefix_query_tokens;
+    sum->prefix_hit_tokens += s->prefix_hit_tokens;
+    sum->not_finite += s->not_finite;
+    if (s->rows_max > sum->rows_max)
+        sum->rows_max = s->rows_max;
+    if (s->last_step_age_ms > sum->last_step_age_ms)
+        sum->last_step_age_ms = s->last_step_age_ms;
+}
+
+void engine_stats(struct engine *e, struct engine_stats *out)
+{
+    struct engine_stats s;
+
+    engine_stats_of(e, &e->models[0].pub, out);
+    for (size_t i = 1; i < e->n_models; i++) {
+        engine_stats_of(e, &e->models[i].pub, &s);
+        add_stats(out, &s);
+    }
 }
 
 /* ---- links: one per loop, to every model ---- */
@@ -225,20 +309,34 @@ void engine_link_close(struct engine_link *l)
     free(l);
 }
 
+static bool serves(const struct engine_link *l, size_t i)
+{
+    return l->links[i]->ops->is_ready(l->links[i]);
+}
+
+bool engine_link_serves(const struct engine_link *l, const struct engine_model *m)
+{
+    return serves(l, index_of(l->engine, m));
+}
+
 bool engine_link_is_ready(const struct engine_link *l)
 {
-    for (size_t i = 0; i < l->engine->n_models; i++)
-        if (!l->links[i]->ops->is_ready(l->links[i]))
+    bool any = false;
+
+    for (size_t i = 0; i < l->engine->n_models; i++) {
+        if (serves(l, i))
+            any = true;
+        else if (l->engine->models[i].pub.required)
             return false;
-    return true;
+    }
+    return any;
 }
 
 enum status engine_submit(struct engine_link *l, const struct engine_submit *s,
                           struct engine_job **out)
 {
-    size_t i = (size_t)(served_model_of(s->model) - l->engine->models);
+    size_t i = index_of(l->engine, s->model);
 
-    assert(i < l->engine->n_models);
     return l->links[i]->ops->submit(l->links[i], s, out);
 }
 

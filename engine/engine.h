@@ -23,19 +23,31 @@ struct engine_link; /* one per loop; belongs to the loop's thread */
 struct engine_job;  /* belongs to the loop's thread */
 struct backend_ops;
 
-struct engine_config {
-    const char *model_path;
-    const char *model_id;        /* as clients name it */
+/* A model to serve, each by an engine process of its own. */
+struct engine_model_config {
+    const char *path;
+    const char *id;             /* as clients name it */
+    const char *const *aliases; /* (n_aliases): further names of it */
+    size_t n_aliases;
     const char *socket_path;     /* of the engine process */
     uint32_t context_tokens;     /* 0: the file's own */
     uint32_t default_max_tokens; /* when a request has none; 0: what the context leaves */
-    unsigned text_threads;
-    size_t text_queue; /* waiting text works, all tenants; more are refused */
+    bool file_defaults;          /* what a request leaves open is as the file says, where it does */
+    bool required;               /* see engine_link_is_ready */
     /* As the engine process has them: what may wait in it, each choice counted, in all and of one
      * tenant. 0: not known here, or no bound. */
     uint32_t queue_max, tenant_queue_max;
+};
+
+/* Ids and aliases are borrowed for the engine's life. */
+struct engine_config {
+    const struct engine_model_config *models; /* (n_models); no name twice */
+    size_t n_models;                          /* at least 1 */
+    unsigned text_threads;
+    size_t text_queue; /* waiting text works, all tenants; more are refused */
     const char *build; /* told to the engine process; NULL: "" */
-    /* NULL: the engine process at socket_path. Tests give engine/backend/fake.h's, and its script.
+    /* NULL: the engine processes at the sockets. Tests give engine/backend/fake.h's, and its
+     * script.
      */
     const struct backend_ops *backend;
     void *backend_arg;
@@ -43,25 +55,29 @@ struct engine_config {
 
 struct engine_model {
     const char *id;
+    const char *const *aliases; /* (n_aliases) */
+    size_t n_aliases;
+    bool required;
     int64_t created_s; /* the file's modification time */
     uint32_t context_tokens;
     uint32_t default_max_tokens;
     uint32_t n_vocab;
     uint32_t choices_max; /* of a job: its choices wait together, and more never fit the queue */
     const char *revision; /* hex */
-    struct engine_defaults defaults;
+    struct engine_defaults defaults; /* none, where the file's are not to be used */
 };
 
-/* Maps the model's file, builds tokenizer and template, starts the text threads. Does not need the
- * engine process. */
+/* Maps the models' files, builds tokenizers and templates, starts the text threads. Does not need
+ * the engine processes. */
 MUST_CHECK enum status engine_open(const struct engine_config *cfg, struct engine **out,
                                    struct reason *why);
 /* After all links are closed. */
 void engine_close(struct engine *e);
 
-/* Models in a stable order; NULL past the end / when there is none of that id. Any thread. */
+/* Models in the configuration's order; NULL past the end / when none has that id or alias. Any
+ * thread. */
 const struct engine_model *engine_model_at(const struct engine *e, size_t i);
-const struct engine_model *engine_model_find(const struct engine *e, const char *id);
+const struct engine_model *engine_model_find(const struct engine *e, const char *name);
 
 /* The bytes of a token as it stands in a text (a control token: its name); at most `cap` are
  * written, all are counted. Any thread. */
@@ -189,10 +205,12 @@ MUST_CHECK enum status engine_link_open(struct engine *e, struct loop *loop,
                                         struct engine_link **out);
 /* Ends every job (on_end with ST_UNAVAILABLE) and frees. */
 void engine_link_close(struct engine_link *l);
-/* Connected, greeted, and serving the model's revision that this side has. */
+/* Connected to the model's engine, greeted, and serving the revision that this side has. */
+bool engine_link_serves(const struct engine_link *l, const struct engine_model *m);
+/* Serves at least one model, and every required one. */
 bool engine_link_is_ready(const struct engine_link *l);
 
-/* ST_UNAVAILABLE: no engine now; on_end will not come. */
+/* ST_UNAVAILABLE: no engine of that model now; on_end will not come. */
 MUST_CHECK enum status engine_submit(struct engine_link *l, const struct engine_submit *s,
                                      struct engine_job **out);
 /* No on_delta after this; on_end still comes, from the engine's final frame (not from inside). */
@@ -214,7 +232,10 @@ struct engine_stats {
     uint32_t rows_max;        /* most sequences seen in one step since the engine's start */
     int64_t last_step_age_ms; /* -1: no work waits */
 };
-/* Any thread: a consistent copy of the last STATS frame. */
+/* Any thread: a consistent copy of the last STATS frame of the model's engine. */
+void engine_stats_of(struct engine *e, const struct engine_model *m, struct engine_stats *out);
+/* All models together: sums, of rows_max and last_step_age_ms the greatest; connected: all are;
+ * pid, device and build are the first model's. */
 void engine_stats(struct engine *e, struct engine_stats *out);
 
 #endif

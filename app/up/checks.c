@@ -38,11 +38,9 @@ enum status check_space(const char *folder, struct reason *why)
 
 enum status check_model(const char *path, struct reason *why)
 {
-    struct engine_config cfg = {.model_path = path,
-                                .model_id = "check",
-                                .socket_path = "",
-                                .text_threads = 1,
-                                .text_queue = 1};
+    const struct engine_model_config model = {.path = path, .id = "check"};
+    struct engine_config cfg = {
+        .models = &model, .n_models = 1, .text_threads = 1, .text_queue = 1};
     struct engine *e = NULL;
     struct reason inner = {0};
     enum status st;

@@ -14,24 +14,43 @@
 /* What the launcher decides. */
 static const struct owned {
     const char *section, *key;
-    size_t offset; /* in struct config: int64_t or char * */
-    bool is_number;
+    size_t offset; /* in struct config, or in its first model: int64_t or char * */
+    bool is_number, of_model;
 } owned[] = {
-    {"model", "path", offsetof(struct config, model_path), false},
-    {"model", "id", offsetof(struct config, model_id), false},
-    {"engine", "socket", offsetof(struct config, engine_socket), false},
-    {"server", "port", offsetof(struct config, port), true},
-    {"server", "tls_port", offsetof(struct config, tls_port), true},
-    {"server", "admin_port", offsetof(struct config, admin_port), true},
-    {"postgres", "conninfo", offsetof(struct config, postgres_conninfo), false},
-    {"redis", "socket", offsetof(struct config, redis_socket), false},
+#define OF_MODEL(name, field)                                                                      \
+    {                                                                                              \
+        .section = "model", .key = name, .offset = offsetof(struct config_model, field),           \
+        .of_model = true                                                                           \
+    }
+#define TEXT(of, name, field)                                                                      \
+    {                                                                                              \
+        .section = of, .key = name, .offset = offsetof(struct config, field)                       \
+    }
+#define PORT(name)                                                                                 \
+    {                                                                                              \
+        .section = "server", .key = #name, .offset = offsetof(struct config, name),                \
+        .is_number = true                                                                          \
+    }
+    OF_MODEL("path", path),
+    OF_MODEL("id", id),
+    TEXT("engine", "socket", engine_socket),
+    PORT(port),
+    PORT(tls_port),
+    PORT(admin_port),
+    TEXT("postgres", "conninfo", postgres_conninfo),
+    TEXT("redis", "socket", redis_socket),
 };
+
+static const char *place_of(const struct config *c, const struct owned *o)
+{
+    return (o->of_model ? (const char *)&c->models[0] : (const char *)c) + o->offset;
+}
 
 static int64_t number_of(const struct config *c, const struct owned *o)
 {
     int64_t v;
 
-    memcpy(&v, (const char *)c + o->offset, sizeof v);
+    memcpy(&v, place_of(c, o), sizeof v);
     return v;
 }
 
@@ -39,7 +58,7 @@ static const char *text_of(const struct config *c, const struct owned *o)
 {
     const char *s;
 
-    memcpy(&s, (const char *)c + o->offset, sizeof s);
+    memcpy(&s, place_of(c, o), sizeof s);
     return s;
 }
 
@@ -50,11 +69,12 @@ static bool is_same(const struct owned *o, const struct config *a, const struct 
     return strcmp(text_of(a, o), text_of(b, o)) == 0;
 }
 
-/* Only the owned values; the strings stay v's. */
-static struct config wanted_config(const struct config_values *v)
+/* Only the owned values; the strings stay v's, and *model is borrowed. */
+static struct config wanted_config(const struct config_values *v, struct config_model *model)
 {
-    return (struct config){.model_path = (char *)v->model_path,
-                           .model_id = (char *)v->model_id,
+    *model = (struct config_model){.path = (char *)v->model_path, .id = (char *)v->model_id};
+    return (struct config){.models = model,
+                           .n_models = 1,
                            .engine_socket = (char *)v->layout->engine_socket,
                            .port = v->port,
                            .tls_port = v->tls_port,
@@ -166,7 +186,8 @@ static enum status check(struct buf *text, const struct config *wanted,
 enum status config_update(struct buf *out, const char *old, size_t len,
                           const struct config_values *v, struct reason *why)
 {
-    struct config wanted = wanted_config(v), *now = NULL;
+    struct config_model model;
+    struct config wanted = wanted_config(v, &model), *now = NULL;
     enum status st = config_parse(old, len, "sluice.yaml", v->layout->dir, &now, why);
 
     if (st != ST_OK)

@@ -38,16 +38,16 @@ enum status last_start_model(const char *given, const struct config *last, struc
     if (path == NULL && last == NULL)
         return fail(why, ST_INVALID, "which model? give --model FILE.gguf");
     if (path == NULL)
-        path = last->model_path;
+        path = last->models[0].path;
     if (realpath(path, out->path) == NULL)
         return fail(why, ST_NOT_FOUND, "model %s: %s", path, strerror(errno));
     st = check_model(out->path, why);
     if (st != ST_OK)
         return st;
     config_model_id(out->path, out->id, sizeof out->id);
-    if (last != NULL && is_file(last->model_path, out->path)) {
-        snprintf(out->path, sizeof out->path, "%s", last->model_path);
-        snprintf(out->id, sizeof out->id, "%s", last->model_id);
+    if (last != NULL && is_file(last->models[0].path, out->path)) {
+        snprintf(out->path, sizeof out->path, "%s", last->models[0].path);
+        snprintf(out->id, sizeof out->id, "%s", last->models[0].id);
     }
     return ST_OK;
 }

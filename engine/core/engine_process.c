@@ -42,10 +42,15 @@ static struct scheduler_config scheduler_config(const struct engine_process *p)
                                      .depth = p->cfg.depth};
 }
 
-static enum status open_device(struct engine_process *p, struct reason *why)
+/* How much of what the device will need, and p->n_pages. available_bytes 0: whatever there is. */
+static enum status plan_device(struct engine_process *p, size_t available_bytes,
+                               struct device_config *cfg, struct device_plan *plan,
+                               struct reason *why)
 {
     const struct scheduler_config rows = scheduler_config(p);
-    struct device_config cfg = {
+    enum status s;
+
+    *cfg = (struct device_config){
         .model = p->model,
         .mode = p->cfg.mode,
         .kv_type = p->cfg.kv_type,
@@ -56,20 +61,27 @@ static enum status open_device(struct engine_process *p, struct reason *why)
         .max_context = p->context_tokens,
         .n_pages = sequence_pages_for(p->context_tokens),
     };
-    struct device_plan plan;
-    enum status s = p->cfg.device->plan(&cfg, &plan, why);
-
+    s = p->cfg.device->plan(cfg, plan, why);
     if (s != ST_OK)
         return s;
     s = kv_plan_pages(&(struct kv_request){.context_tokens = p->context_tokens,
-                                           .page_bytes = plan.kv_page_bytes,
+                                           .page_bytes = plan->kv_page_bytes,
                                            .kv_bytes = p->cfg.kv_bytes,
-                                           .other_bytes = plan.scratch_bytes,
-                                           .available_bytes = kv_available_bytes()},
+                                           .other_bytes = plan->scratch_bytes,
+                                           .available_bytes = available_bytes},
                       &p->n_pages, why);
+    cfg->n_pages = p->n_pages;
+    return s;
+}
+
+static enum status open_device(struct engine_process *p, struct reason *why)
+{
+    struct device_config cfg;
+    struct device_plan plan;
+    enum status s = plan_device(p, kv_available_bytes(), &cfg, &plan, why);
+
     if (s != ST_OK)
         return s;
-    cfg.n_pages = p->n_pages;
     s = p->cfg.device->open(&cfg, &p->device, why);
     if (s == ST_OK)
         log_info(NULL, "engine.kv", "pages=%u page_bytes=%zu kv_mib=%zu tokens=%llu", p->n_pages,
@@ -211,6 +223,33 @@ static void log_ready(const struct engine_process *p)
              p->model->name, p->model->revision, p->device->ops->describe(p->device),
              p->context_tokens, p->n_pages, p->cfg.max_sequences, p->cfg.prefill_rows,
              p->cfg.socket_path);
+}
+
+/* The pages behind a repacked matrix are read once more and then the kernel's to drop: only the
+ * rest of the file is counted. */
+enum status engine_process_plan(const struct engine_process_config *cfg, struct memory_need *out,
+                                struct reason *why)
+{
+    struct engine_process p = {.cfg = *cfg};
+    struct device_config device;
+    struct device_plan plan;
+    enum status s = open_file(&p, why);
+
+    if (s == ST_OK)
+        s = choose_context(&p, why);
+    if (s == ST_OK)
+        s = plan_device(&p, 0, &device, &plan, why);
+    if (s == ST_OK) {
+        size_t file = gguf_file_bytes(p.model->gguf), packed = plan.weight_bytes - file;
+
+        out->mapped_bytes = file > packed ? file - packed : 0;
+        out->packed_bytes = packed;
+        out->kv_bytes = plan.kv_page_bytes * p.n_pages; /* kv_plan_pages found it to fit */
+        out->scratch_bytes = plan.scratch_bytes;
+    }
+    tokenizer_free(p.tokenizer);
+    model_close(p.model);
+    return s;
 }
 
 enum status engine_process_open(const struct engine_process_config *cfg,

@@ -16,6 +16,7 @@
 #include "engine/core/cost.h"
 #include "engine/core/device.h"
 #include "engine/core/lockdown.h"
+#include "engine/core/memory_plan.h"
 
 struct engine_process;
 
@@ -53,6 +54,10 @@ struct engine_process_config {
 
 MUST_CHECK enum status engine_process_open(const struct engine_process_config *cfg,
                                            struct engine_process **out, struct reason *why);
+/* What open would take, without taking it: all of *out but id, file and held_bytes. Looks at
+ * cfg->device, model_path and the limits. */
+MUST_CHECK enum status engine_process_plan(const struct engine_process_config *cfg,
+                                           struct memory_need *out, struct reason *why);
 void engine_process_run(struct engine_process *p);
 void engine_process_close(struct engine_process *p); /* NULL is fine */
 

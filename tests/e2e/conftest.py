@@ -225,6 +225,72 @@ class Stack:
         return self.post("/v1/chat/completions", body, key)
 
 
+class Several(Stack):
+    """A gateway and an engine per model, each started by hand, on another stack's databases.
+
+    models: one dict of keys each, as in the file's `models`."""
+
+    def __init__(self, other, directory, models):
+        super().__init__(directory)
+        self.other, self.models = other, models
+        self.engines = {}
+
+    @property
+    def config(self):
+        return self.other.dir / f"{self.dir.name}.yaml"  # beside the stack's own: its paths are relative
+
+    @property
+    def demo_key(self):
+        return self.other.demo_key
+
+    def write_config(self):
+        text = self.other.config.read_text()
+        kept = text[text.index("postgres:"):text.index("billing:")]
+        self.config.write_text(f"models: {json.dumps(self.models)}\n"  # JSON is YAML
+                               f"engine:\n  socket: {self.dir}/engine.sock\n"
+                               f"server:\n  port: {self.port}\n  admin_port: {self.admin_port}\n{kept}"
+                               f"billing:\n  journal_dir: {self.dir}/journal\n")
+
+    def spawn(self, *args):
+        return subprocess.Popen([str(BIN), *args], stdin=subprocess.DEVNULL, stdout=self.output, stderr=subprocess.STDOUT)
+
+    def start_engine(self, model):
+        self.engines[model] = self.spawn("engine", "--config", str(self.config), "--model-id", model)
+
+    def kill_engine(self, model):
+        self.engines[model].kill()
+        self.engines[model].wait()
+
+    def parts(self):
+        return httpx2.get(self.base + "/readyz", timeout=5).json()
+
+    def wait_model(self, model, there=True):
+        wait_for(f"{model} {'there' if there else 'away'}", lambda: self.parts()["models"][model] == there, 20 * SLOW)
+
+    def start(self, wait=True):
+        (self.dir / "journal").mkdir(parents=True)
+        self.output = open(self.dir.parent / (self.dir.name + ".out"), "ab")
+        self.write_config()
+        for m in self.models:
+            self.start_engine(m["id"])
+        self.process = self.spawn("serve", "--config", str(self.config))
+        if wait:
+            self.wait_ready()
+            for m in self.models:
+                self.wait_model(m["id"])
+        return self
+
+    def stop(self, sig=signal.SIGTERM):
+        for e in self.engines.values():
+            e.terminate()
+        try:
+            return super().stop(sig)
+        finally:
+            for e in self.engines.values():
+                e.kill()
+                e.wait()
+
+
 def scratch(name):
     """A folder that an unprivileged postgres can reach, also when the tests run as root."""
     base = Path(tempfile.mkdtemp(prefix=f"sluice-{name}-", dir="/tmp"))

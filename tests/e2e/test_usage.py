@@ -45,7 +45,7 @@ def test_64_concurrent_streams(stack):
     texts = [t for t, _, _ in together]
     for j, i in enumerate(range(0, N, 1 if not SANITIZED else 8)):
         assert texts[i] == alone[j], f"request {i} answers otherwise in a full batch"
-    assert stack.metrics()["sluice_engine_rows_max"] >= 32
+    assert stack.metric("sluice_engine_rows_max") >= 32
 
     rows = stack.wait_rows(len(alone) + N, "t.name = 'load'")
     assert len(rows) == len(alone) + N

@@ -15,12 +15,10 @@
 
 static void open_gateway(struct engine_rig *r)
 {
-    struct engine_config cfg = {.model_path = r->model_path,
-                                .model_id = "tiny",
-                                .socket_path = r->socket_path,
-                                .text_threads = 1,
-                                .text_queue = 64,
-                                .build = "rig"};
+    const struct engine_model_config model = {
+        .path = r->model_path, .id = "tiny", .socket_path = r->socket_path};
+    struct engine_config cfg = {
+        .models = &model, .n_models = 1, .text_threads = 1, .text_queue = 64, .build = "rig"};
     enum status s;
 
     r->loop = poll_loop_new();

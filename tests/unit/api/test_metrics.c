@@ -25,7 +25,7 @@ static const struct engine_model odd = {.id = "o\"d\\d\n", .context_tokens = 100
 struct rig {
     struct metrics loops[N_LOOPS];
     const struct metrics *pointers[N_LOOPS];
-    struct engine_stats engine;
+    struct engine_stats engine, engines[2]; /* all together, and of each model */
     struct billing_stats billing;
 };
 
@@ -58,6 +58,7 @@ static struct prom_page *page_of(struct rig *r)
     struct metrics_view v = {.loops = r->pointers,
                              .n_loops = N_LOOPS,
                              .engine = &r->engine,
+                             .engines = r->engines,
                              .billing = &r->billing,
                              .wall_ms = 1700000000042};
     struct prom_page *p;
@@ -141,8 +142,8 @@ static void test_what_routers_read_appears_once_whatever_the_models(void **state
     struct rig *r = *state;
     struct prom_page *p;
 
-    r->engine = (struct engine_stats){
-        .running = 3, .waiting = 5, .pages_used = 25, .pages_total = 100, .preemptions = 9};
+    r->engine =
+        (struct engine_stats){.running = 3, .waiting = 5, .pages_used = 25, .pages_total = 100};
     p = page_of(r);
     assert_int_equal(prom_number(p, "vllm:num_requests_running", "model_name=\"small\""), 3);
     assert_int_equal(prom_number(p, "vllm:num_requests_waiting", "engine=\"0\""), 5);
@@ -152,21 +153,32 @@ static void test_what_routers_read_appears_once_whatever_the_models(void **state
     assert_string_equal(prom_find(p, "vllm:lora_requests_info", "")->labels,
                         "max_lora=\"0\",running_lora_adapters=\"\",waiting_lora_adapters=\"\"");
     assert_string_equal(prom_find(p, "vllm:lora_requests_info", "")->value, "1700000000.042");
-    assert_int_equal(prom_number(p, "vllm:num_preemptions_total", ""), 9);
     free(p);
 }
 
-static void test_the_engine_counters_are_passed_on(void **state)
+static void test_the_engines_numbers_are_passed_on_by_model(void **state)
 {
     struct rig *r = *state;
     struct prom_page *p;
 
-    r->engine = (struct engine_stats){
-        .prefix_query_tokens = 1000, .prefix_hit_tokens = 160, .not_finite = 2};
+    r->engines[0] = (struct engine_stats){.connected = true,
+                                          .preemptions = 9,
+                                          .prefix_query_tokens = 1000,
+                                          .prefix_hit_tokens = 160,
+                                          .not_finite = 2,
+                                          .running = 3};
+    r->engines[1] = (struct engine_stats){.prefix_query_tokens = 70, .waiting = 4, .rows_max = 6};
     p = page_of(r);
-    assert_int_equal(prom_number(p, "vllm:prefix_cache_queries_total", ""), 1000);
-    assert_int_equal(prom_number(p, "vllm:prefix_cache_hits_total", ""), 160);
-    assert_int_equal(prom_number(p, "vllm:corrupted_requests_total", ""), 2);
+    assert_int_equal(prom_number(p, "vllm:num_preemptions_total", "\"small\""), 9);
+    assert_int_equal(prom_number(p, "vllm:prefix_cache_queries_total", "\"small\""), 1000);
+    assert_int_equal(prom_number(p, "vllm:prefix_cache_queries_total", "\"o"), 70);
+    assert_int_equal(prom_number(p, "vllm:prefix_cache_hits_total", "\"small\""), 160);
+    assert_int_equal(prom_number(p, "vllm:corrupted_requests_total", "\"small\""), 2);
+    assert_int_equal(prom_number(p, "sluice_engine_up", "\"small\""), 1);
+    assert_int_equal(prom_number(p, "sluice_engine_up", "\"o"), 0);
+    assert_int_equal(prom_number(p, "sluice_engine_running", "\"small\""), 3);
+    assert_int_equal(prom_number(p, "sluice_engine_waiting", "\"o"), 4);
+    assert_int_equal(prom_number(p, "sluice_engine_rows_max", "\"o"), 6);
     free(p);
 }
 
@@ -438,7 +450,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RIGGED(test_every_metric_of_vllm_has_its_name_and_type),
         RIGGED(test_what_routers_read_appears_once_whatever_the_models),
-        RIGGED(test_the_engine_counters_are_passed_on),
+        RIGGED(test_the_engines_numbers_are_passed_on_by_model),
         RIGGED(test_names_in_labels_are_escaped),
         RIGGED(test_tokens_and_ends_add_up_over_loops),
         RIGGED(test_the_times_of_a_request),

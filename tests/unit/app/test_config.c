@@ -44,7 +44,7 @@ static void smallest_file_has_defaults_and_absolute_paths(void **state)
 
     (void)state;
     assert_int_equal(parse(SMALLEST, &c, &why), ST_OK);
-    assert_string_equal(c->model_path, "/etc/s/m.gguf");
+    assert_string_equal(c->models[0].path, "/etc/s/m.gguf");
     assert_string_equal(c->redis_socket, "/r.sock");
     assert_string_equal(c->postgres_conninfo, "host=/p");
     assert_int_equal(c->port, 8080);

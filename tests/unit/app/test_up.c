@@ -239,9 +239,9 @@ static void written_configuration_is_read_back_whatever_the_paths(void **state)
     buf_init(&text);
     config_put(&text, &v);
     assert_int_equal(config_parse(buf_cstr(&text), text.len, "c", "/d", &c, &why), ST_OK);
-    assert_string_equal(c->engine_socket, l.engine_socket);
+    assert_string_equal(c->models[0].socket, l.engine_socket);
     assert_string_equal(c->redis_socket, l.redis_socket);
-    assert_string_equal(c->model_path, v.model_path);
+    assert_string_equal(c->models[0].path, v.model_path);
     assert_string_equal(c->postgres_conninfo, v.conninfo);
     assert_string_equal(c->tls_key, "/d/tls.key");
     assert_int_equal(c->tls_port, 2);

@@ -30,8 +30,10 @@ struct request {
 
 static void rig_open(struct rig *r, const struct tiny_model_options *o)
 {
+    const struct engine_model_config model = {
+        .path = r->path, .id = "tiny", .socket_path = "/nowhere"};
     struct engine_config cfg = {
-        .model_id = "tiny", .socket_path = "/nowhere", .text_threads = 1, .text_queue = 8};
+        .models = &model, .n_models = 1, .text_threads = 1, .text_queue = 8};
     int fd;
 
     strcpy(r->path, "/tmp/sluice-prepare-XXXXXX");
@@ -39,7 +41,6 @@ static void rig_open(struct rig *r, const struct tiny_model_options *o)
     assert_int_not_equal(fd, -1);
     close(fd);
     tiny_model_write(o, r->path);
-    cfg.model_path = r->path;
     assert_int_equal(engine_open(&cfg, &r->engine, NULL), ST_OK);
     r->loop = poll_loop_new();
 }
@@ -413,11 +414,9 @@ static void test_one_tenant_cannot_fill_the_queue(void **state)
 
 static void test_a_missing_model_is_named(void **state)
 {
-    struct engine_config cfg = {.model_path = "/nowhere/model.gguf",
-                                .model_id = "x",
-                                .socket_path = "/nowhere",
-                                .text_threads = 1,
-                                .text_queue = 8};
+    const struct engine_model_config model = {.path = "/nowhere/model.gguf", .id = "x"};
+    struct engine_config cfg = {
+        .models = &model, .n_models = 1, .text_threads = 1, .text_queue = 8};
     struct reason why = {0};
     struct engine *e;
 

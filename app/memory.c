@@ -1,0 +1,186 @@
+#include "app/memory.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "app/config_models.h"
+#include "app/local_run.h"
+#include "base/log.h"
+#include "base/size.h"
+#include "engine/core/engine_process.h"
+#include "engine/core/kv_plan.h"
+#include "engine/core/memory_plan.h"
+#include "engine/cpu/cpu.h"
+
+/* ---- engines that run ---- */
+
+/* Who listens at the socket; 0: nobody, or somebody that we may not ask. */
+static pid_t peer_of(const char *path)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct ucred who = {0};
+    socklen_t len = sizeof who;
+    int fd;
+
+    if (strlen(path) >= sizeof a.sun_path)
+        return 0;
+    memcpy(a.sun_path, path, strlen(path));
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd == -1)
+        return 0;
+    if (connect(fd, (const struct sockaddr *)&a, sizeof a) == -1 ||
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == -1)
+        who.pid = 0;
+    close(fd);
+    return who.pid;
+}
+
+/* Anonymous memory of a process that is resident: KV pages, buffers and repacked weights count from
+ * when they are first written. */
+static size_t anonymous_bytes(pid_t pid)
+{
+    char path[64], line[128];
+    size_t kib, bytes = 0;
+    FILE *f;
+
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    f = fopen(path, "re");
+    if (f == NULL)
+        return 0;
+    while (fgets(line, sizeof line, f) != NULL)
+        if (sscanf(line, "RssAnon: %zu kB", &kib) == 1 && size_mul(kib, 1024, &bytes))
+            break;
+    fclose(f);
+    return bytes;
+}
+
+/* ---- needs ---- */
+
+static enum status need_of_process(const struct engine_process_config *cfg, const char *id,
+                                   struct memory_need *out, struct reason *why)
+{
+    struct stat st;
+    enum status s;
+
+    *out = (struct memory_need){.id = id};
+    s = engine_process_plan(cfg, out, why);
+    if (s != ST_OK)
+        return s;
+    if (stat(cfg->model_path, &st) == -1)
+        return fail(why, ST_NOT_FOUND, "%s has gone", cfg->model_path);
+    out->device = st.st_dev;
+    out->inode = st.st_ino;
+    return ST_OK;
+}
+
+static enum status need_of(const struct config *c, const struct config_model *m,
+                           struct memory_need *out, struct reason *why)
+{
+    struct engine_process_config cfg = {
+        .device = &cpu_device_ops,
+        .model_path = m->path,
+        .mode = strcmp(m->mode, "exact") == 0 ? DEVICE_EXACT : DEVICE_FAST,
+        .isa = c->engine_isa,
+        .n_threads = (unsigned)m->threads,
+        .context_tokens = (uint32_t)m->context_tokens,
+        .max_sequences = (uint32_t)m->max_sequences,
+        .prefill_rows = (uint32_t)c->engine_prefill_rows,
+        .kv_bytes = (size_t)m->kv_mb << 20,
+    };
+
+    if (!local_kv_type(m->kv_type, &cfg.kv_type))
+        return fail(why, ST_INVALID, "no such type of KV: %s", m->kv_type);
+    return need_of_process(&cfg, m->id, out, why);
+}
+
+/* With what it has taken already, if it runs. False: it can't be planned, so it won't start. */
+static bool add_other(const struct config *c, const struct config_model *m, pid_t pid,
+                      struct memory_need *out)
+{
+    struct reason ignored = {0};
+
+    if (need_of(c, m, out, &ignored) != ST_OK)
+        return false;
+    if (pid != 0)
+        out->held_bytes = anonymous_bytes(pid);
+    return true;
+}
+
+/* Those beside which `m` must fit; their number. */
+static size_t gather_others(const struct config *c, const struct config_model *m, size_t available,
+                            struct memory_need *needs)
+{
+    struct reason ignored = {0};
+    pid_t pids[CONFIG_MODELS_MAX] = {0};
+    size_t n = 0;
+
+    for (size_t i = 0; i < c->n_models; i++) {
+        const struct config_model *other = &c->models[i];
+
+        pids[i] = other != m ? peer_of(other->socket) : 0;
+        if (pids[i] != 0)
+            n += add_other(c, other, pids[i], &needs[n]);
+    }
+    for (size_t i = 0; &c->models[i] < m; i++)
+        if (pids[i] == 0 && add_other(c, &c->models[i], 0, &needs[n]) &&
+            memory_check(needs, n + 1, available, "", &ignored) == ST_OK)
+            n++;
+    return n;
+}
+
+static void log_needs(const struct memory_need *needs, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        log_info(NULL, "engine.memory",
+                 "model=%s weights_mib=%zu repacked_mib=%zu kv_mib=%zu buffers_mib=%zu "
+                 "taken_mib=%zu",
+                 needs[i].id, needs[i].mapped_bytes >> 20, needs[i].packed_bytes >> 20,
+                 needs[i].kv_bytes >> 20, needs[i].scratch_bytes >> 20, needs[i].held_bytes >> 20);
+}
+
+enum status memory_check_model(const struct config *c, const struct config_model *m,
+                               const struct engine_process_config *own, struct reason *why)
+{
+    struct memory_need needs[CONFIG_MODELS_MAX];
+    size_t available = kv_available_bytes(), n = gather_others(c, m, available, needs);
+    enum status s =
+        own != NULL ? need_of_process(own, m->id, &needs[n], why) : need_of(c, m, &needs[n], why);
+    char whose[128];
+
+    if (s != ST_OK)
+        return s;
+    if (n == 0)
+        snprintf(whose, sizeof whose, "model %s", m->id);
+    else
+        snprintf(whose, sizeof whose, "model %s beside %zu more", m->id, n);
+    s = memory_check(needs, n + 1, available, whose, why);
+    if (s != ST_OK)
+        log_needs(needs, n + 1);
+    return s;
+}
+
+enum status memory_check_all(const struct config *c, struct buf *out, struct reason *why)
+{
+    struct memory_need needs[CONFIG_MODELS_MAX];
+    size_t available = kv_available_bytes();
+    char whose[32];
+
+    for (size_t i = 0; i < c->n_models; i++) {
+        const struct config_model *m = &c->models[i];
+        enum status s = need_of(c, m, &needs[i], why);
+        pid_t pid = s == ST_OK ? peer_of(m->socket) : 0;
+
+        if (s != ST_OK)
+            return s;
+        if (pid != 0)
+            needs[i].held_bytes = anonymous_bytes(pid);
+    }
+    memory_table(needs, c->n_models, available, out);
+    snprintf(whose, sizeof whose, "%zu model%s", c->n_models, c->n_models == 1 ? "" : "s");
+    return memory_check(needs, c->n_models, available, whose, why);
+}

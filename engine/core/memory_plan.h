@@ -1,0 +1,37 @@
+/* What the engines of one machine need together, against what it has: arithmetic only. */
+#ifndef ENGINE_CORE_MEMORY_PLAN_H
+#define ENGINE_CORE_MEMORY_PLAN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/status.h"
+
+/* Of one engine. */
+struct memory_need {
+    const char *id;
+    uint64_t device, inode; /* of the model's file: engines of the same one share what is mapped */
+    size_t mapped_bytes;    /* weights that are computed from the file's pages */
+    size_t packed_bytes;    /* repacked copies of the others: its own */
+    size_t kv_bytes, scratch_bytes;
+    size_t held_bytes; /* what its process, if it runs, has taken of the last three already */
+};
+
+struct memory_sum {
+    size_t mapped_bytes; /* of each file once: the most that one of its engines reads */
+    size_t packed_bytes, kv_bytes, scratch_bytes;
+    size_t held_bytes;
+    size_t needed_bytes; /* what is not yet taken: the sum of the above, less held_bytes */
+};
+
+/* Sums that exceed memory stay at SIZE_MAX. */
+void memory_sum(const struct memory_need *needs, size_t n, struct memory_sum *out);
+/* ST_NO_MEMORY: more is needed than the available bytes (0: unknown, then it fits); *why has the
+ * arithmetic. `whose` begins it. */
+MUST_CHECK enum status memory_check(const struct memory_need *needs, size_t n, size_t available,
+                                    const char *whose, struct reason *why);
+/* A line per engine and one of the sum, in MiB. */
+void memory_table(const struct memory_need *needs, size_t n, size_t available, struct buf *out);
+
+#endif

@@ -155,6 +155,7 @@ static const struct row sanitized[] = {
     ALLOW(prctl),
     ALLOW(getppid),
     ALLOW(sigaltstack),
+    ALLOW(nanosleep),
     ALLOW(getrusage),
     ALLOW(prlimit64),
     ALLOW(mincore),

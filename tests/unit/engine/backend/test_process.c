@@ -476,6 +476,7 @@ static void hand_engine_open(struct hand_engine *h, struct engine_rig *r, const 
     buf_init(&b);
     *h = (struct hand_engine){.rig = r, .fd = -1};
     assert_int_equal(listener_open(r->socket_path, &h->listen_fd, NULL), ST_OK);
+    assert_int_equal(listener_start(r->socket_path, h->listen_fd, NULL), ST_OK);
     engine_rig_await(r, has_connected, h);
     strcpy(w.revision, revision);
     wire_put_welcome(&b, &w);
@@ -512,7 +513,7 @@ static void test_when_the_engine_dies_the_last_frame_counts(void **state)
     assert_int_equal(j.end.usage.prompt_tokens, 10);
     assert_string_equal(buf_cstr(&j.choices[0].text), "abc");
     assert_int_equal(rig_job_submit(&r, &late, &s), ST_UNAVAILABLE);
-    listener_close(r.socket_path, h.listen_fd);
+    close(h.listen_fd);
     buf_dispose(&b);
     rig_job_dispose(&j);
     engine_rig_close(&r);
@@ -538,7 +539,7 @@ static void test_another_model_revision_is_never_ready(void **state)
     engine_rig_await(&r, has_closed, &h);
     assert_false(engine_link_is_ready(r.link));
     close(h.fd);
-    listener_close(r.socket_path, h.listen_fd);
+    close(h.listen_fd);
     engine_rig_close(&r);
 }
 
@@ -595,6 +596,7 @@ static void test_a_socket_left_behind_is_replaced_one_in_use_is_not(void **state
     (void)state;
     engine_rig_open(&r, &fake_device_ops);
     assert_int_equal(listener_open(r.socket_path, &fd, NULL), ST_OK);
+    assert_int_equal(listener_start(r.socket_path, fd, NULL), ST_OK);
     assert_int_equal(stat(r.socket_path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
     assert_int_equal(listener_open(r.socket_path, &second, NULL), ST_CONFLICT);
@@ -602,7 +604,12 @@ static void test_a_socket_left_behind_is_replaced_one_in_use_is_not(void **state
     assert_int_equal(access(r.model_path, F_OK), 0); /* no socket: not ours to replace */
     close(fd);                                       /* as a killed process leaves it */
     assert_int_equal(listener_open(r.socket_path, &second, NULL), ST_OK);
-    listener_close(r.socket_path, second);
+    /* Two that start at one time: the path is the first one's. */
+    assert_int_equal(listener_open(r.socket_path, &fd, NULL), ST_OK);
+    assert_int_equal(listener_start(r.socket_path, second, NULL), ST_OK);
+    assert_int_equal(listener_start(r.socket_path, fd, NULL), ST_CONFLICT);
+    close(fd);
+    close(second);
     engine_rig_close(&r);
 }
 

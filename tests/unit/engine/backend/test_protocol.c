@@ -188,6 +188,7 @@ static void hand_engine_open(struct hand_engine *h, struct engine_rig *r, uint32
     buf_init(&b);
     engine_rig_open(r, &fake_device_ops);
     assert_int_equal(listener_open(r->socket_path, &h->listen_fd, NULL), ST_OK);
+    assert_int_equal(listener_start(r->socket_path, h->listen_fd, NULL), ST_OK);
     engine_rig_await(r, has_connected, h);
     strcpy(w.revision, r->model->revision);
     wire_put_welcome(&b, &w);
@@ -197,7 +198,7 @@ static void hand_engine_open(struct hand_engine *h, struct engine_rig *r, uint32
 
 static void hand_engine_close(struct hand_engine *h, struct engine_rig *r)
 {
-    listener_close(r->socket_path, h->listen_fd);
+    close(h->listen_fd);
     close(h->fd);
     engine_rig_close(r);
 }

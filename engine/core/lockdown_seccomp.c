@@ -156,6 +156,7 @@ static const struct row sanitized[] = {
     ALLOW(getppid),
     ALLOW(sigaltstack),
     ALLOW(nanosleep),
+    ALLOW(gettimeofday),
     ALLOW(getrusage),
     ALLOW(prlimit64),
     ALLOW(mincore),

@@ -49,6 +49,8 @@ void hand_engine_open(struct hand_engine *h, struct engine_rig *r, const char *r
     *h = (struct hand_engine){.rig = r, .fd = -1};
     engine_rig_open(r, &fake_device_ops);
     s = listener_open(r->socket_path, &h->listen_fd, NULL);
+    if (s == ST_OK)
+        s = listener_start(r->socket_path, h->listen_fd, NULL);
     assert(s == ST_OK);
     engine_rig_await(r, has_connected, h);
     greet(h, revision != NULL ? revision : r->model->revision,

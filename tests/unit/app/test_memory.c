@@ -83,11 +83,13 @@ static void one_that_runs_counts_wherever_it_stands(void **state)
     assert_non_null(strstr(why.text, "model a: weights "));
     assert_non_null(strstr(why.text, "taken already 0 ="));
     assert_int_equal(listener_open(c->models[1].socket, &fd, &why), ST_OK);
+    assert_int_equal(listener_start(c->models[1].socket, fd, &why), ST_OK);
     assert_int_equal(check(c, 0, &why), ST_NO_MEMORY);
     /* This process listens there, and has more in use than the small model will ever take. */
     assert_non_null(strstr(why.text, "model a beside 1 more"));
     assert_null(strstr(why.text, "taken already 0 ="));
-    listener_close(c->models[1].socket, fd);
+    close(fd);
+    unlink(c->models[1].socket);
     config_free(c);
 }
 

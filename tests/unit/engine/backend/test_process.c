@@ -547,6 +547,7 @@ static void test_a_socket_left_behind_is_replaced_one_in_use_is_not(void **state
     (void)state;
     engine_rig_open(&r, &fake_device_ops);
     assert_int_equal(listener_open(r.socket_path, &fd, NULL), ST_OK);
+    assert_int_equal(listener_start(r.socket_path, fd, NULL), ST_OK);
     assert_int_equal(stat(r.socket_path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
     assert_int_equal(listener_open(r.socket_path, &second, NULL), ST_CONFLICT);
@@ -554,7 +555,12 @@ static void test_a_socket_left_behind_is_replaced_one_in_use_is_not(void **state
     assert_int_equal(access(r.model_path, F_OK), 0); /* no socket: not ours to replace */
     close(fd);                                       /* as a killed process leaves it */
     assert_int_equal(listener_open(r.socket_path, &second, NULL), ST_OK);
-    listener_close(r.socket_path, second);
+    /* Two that start at one time: the path is the first one's. */
+    assert_int_equal(listener_open(r.socket_path, &fd, NULL), ST_OK);
+    assert_int_equal(listener_start(r.socket_path, second, NULL), ST_OK);
+    assert_int_equal(listener_start(r.socket_path, fd, NULL), ST_CONFLICT);
+    close(fd);
+    close(second);
     engine_rig_close(&r);
 }
 

@@ -50,6 +50,7 @@ static void put_welcome(struct engine_process *p, struct conn *c, uint16_t versi
     wire_put_welcome(&c->out, &w);
     p->stats_due_ms = 0; /* the newcomer learns the state at once */
     c->greeted = true;
+    c->version = version;
 }
 
 static enum status on_hello(struct engine_process *p, struct conn *c, const struct wire_frame *f)
@@ -81,13 +82,24 @@ static enum status on_credit(struct conn *c, const struct wire_frame *f)
     return ST_OK;
 }
 
+/* Before it asked for anything. */
+static enum status on_monitor(struct conn *c, const struct wire_frame *f)
+{
+    if (c->version < WIRE_VERSION_ADOPT || c->is_monitor || c->jobs != NULL)
+        return ST_CORRUPT;
+    c->is_monitor = true;
+    return wire_get_monitor(f);
+}
+
 static enum status on_frame(struct engine_process *p, struct conn *c, const struct wire_frame *f)
 {
     if (f->type == WIRE_HELLO)
         return on_hello(p, c, f);
-    if (!c->greeted)
+    if (!c->greeted || c->is_monitor)
         return ST_CORRUPT;
     switch (f->type) {
+    case WIRE_MONITOR:
+        return on_monitor(c, f);
     case WIRE_SUBMIT:
         return jobs_submit(&p->jobs, c, f, now_us());
     case WIRE_CANCEL:

@@ -220,16 +220,44 @@ bool engine_link_is_ready(const struct engine_link *l)
     return true;
 }
 
+static struct backend_link *link_to(const struct engine_link *l, const struct engine_model *m)
+{
+    size_t i = (size_t)(served_model_of(m) - l->engine->models);
+
+    assert(i < l->engine->n_models);
+    return l->links[i];
+}
+
 enum status engine_submit(struct engine_link *l, const struct engine_submit *s,
                           struct engine_job **out)
 {
-    size_t i = (size_t)(served_model_of(s->model) - l->engine->models);
+    struct backend_link *to = link_to(l, s->model);
 
-    assert(i < l->engine->n_models);
-    return l->links[i]->ops->submit(l->links[i], s, out);
+    return to->ops->submit(to, s, out);
 }
 
 void engine_cancel(struct engine_job *j)
 {
     j->ops->cancel(j);
+}
+
+void engine_claim(struct engine_link *l, struct engine_claim *c)
+{
+    struct backend_link *to = link_to(l, c->model);
+
+    to->ops->claim(to, c);
+}
+
+void engine_unclaim(struct engine_link *l, struct engine_claim *c)
+{
+    struct backend_link *to = link_to(l, c->model);
+
+    to->ops->unclaim(to, c);
+}
+
+void engine_release(struct engine_link *l, const struct engine_model *m, const struct id *request)
+{
+    struct backend_link *to = link_to(l, m);
+
+    to->ops->release(to, request);
 }

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "engine/core/claims.h"
 #include "engine/core/listener.h"
 
 #define STATS_MS      250  /* four a second while something changes */
@@ -91,6 +92,22 @@ static enum status on_monitor(struct conn *c, const struct wire_frame *f)
     return wire_get_monitor(f);
 }
 
+static struct conn_list all_conns(const struct engine_process *p)
+{
+    return (struct conn_list){.conns = p->conns, .n = p->n_conns};
+}
+
+static enum status on_claim(struct engine_process *p, struct conn *c, const struct wire_frame *f)
+{
+    const struct conn_list all = all_conns(p);
+
+    if (c->version < WIRE_VERSION_ADOPT)
+        return ST_CORRUPT;
+    if (f->type == WIRE_CLAIM)
+        return claims_take(&p->jobs, &all, c, f);
+    return claims_release(&p->jobs, f);
+}
+
 static enum status on_frame(struct engine_process *p, struct conn *c, const struct wire_frame *f)
 {
     if (f->type == WIRE_HELLO)
@@ -106,6 +123,9 @@ static enum status on_frame(struct engine_process *p, struct conn *c, const stru
         return jobs_cancel(&p->jobs, c, f, now_us());
     case WIRE_CREDIT:
         return on_credit(c, f);
+    case WIRE_CLAIM:
+    case WIRE_RELEASE:
+        return on_claim(p, c, f);
     default:
         return ST_CORRUPT;
     }
@@ -149,8 +169,10 @@ static void accept_all(struct engine_process *p)
 
 static void close_conn(struct engine_process *p, uint32_t i)
 {
+    const struct conn_list all = all_conns(p);
     struct conn *c = p->conns[i];
 
+    claims_drop(&all, c);
     jobs_drop(&p->jobs, c, now_us());
     conn_dispose(c);
     free(c);

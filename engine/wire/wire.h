@@ -25,7 +25,6 @@
 /* 3 brings MONITOR, CLAIM, SETTLED and RELEASE; all else is as in 2. */
 #define WIRE_VERSION_MIN      2
 #define WIRE_VERSION_ADOPT    3
-#define WIRE_VERSION_MAX      3
 #define WIRE_FRAME_BYTES_MAX  (16u << 20) /* a prompt of a million ids is 4 MiB */
 #define WIRE_HEADER_BYTES     6
 #define WIRE_STOPS_MAX        4       /* as STOP_STRINGS_MAX */
@@ -35,6 +34,11 @@
 #define WIRE_ENTRY_TOKENS_MAX 512                                  /* samples in a STEP entry */
 #define WIRE_CLAIM_MAX        1024                                 /* requests in a frame */
 #define WIRE_PROMPT_MAX       ((WIRE_FRAME_BYTES_MAX - 65536) / 4) /* the rest takes less */
+
+/* A build may pretend to be the next one: to try what an upgrade does. */
+#ifndef WIRE_VERSION_MAX
+#define WIRE_VERSION_MAX 3
+#endif
 
 enum wire_type {
     WIRE_HELLO = 1,    /* gateway: versions, build */
@@ -135,8 +139,8 @@ struct wire_requests {
     struct id ids[WIRE_CLAIM_MAX];
 };
 
-/* The exact end of a request whose gateway went away; it comes when its last row has left the
- * device. Not known: the engine never had it, or has forgotten it; all counts are 0. */
+/* The exact end of a request whose gateway went away; it comes once it has ended. Not known: the
+ * engine never had it, or has forgotten it; all counts are 0. */
 struct wire_settled {
     struct id request;
     bool is_known;

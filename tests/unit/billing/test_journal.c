@@ -483,6 +483,66 @@ static void a_request_that_was_open_is_interrupted_with_its_progress(void **stat
     assert_int_equal(usage_row_cost(&rows[1]), 0);
 }
 
+struct holding {
+    struct billing_final finals[4];
+    size_t n;
+};
+
+static bool hold(void *arg, const struct billing_admission *a, const struct billing_final *f)
+{
+    const struct id held = sample_id(1);
+    struct holding *h = arg;
+
+    assert_true(id_equal(&a->id, &f->id));
+    h->finals[h->n++] = *f;
+    return id_equal(&a->id, &held);
+}
+
+static void reopen_holding(struct fixture *f, struct holding *h)
+{
+    const struct journal_config cfg = {
+        .dir = f->dir, .segment_bytes = 1 << 20, .on_interrupted = hold, .arg = h};
+    struct reason why;
+
+    h->n = 0;
+    journal_close(f->j);
+    assert_int_equal(journal_open(&cfg, &f->j, &why), ST_OK);
+}
+
+static void a_request_that_is_held_stays_open_until_it_is_finished(void **state)
+{
+    struct journal_progress p = {sample_id(1), INT64_C(1750000000700000), 11, 64};
+    struct fixture *f = *state;
+    struct usage_row rows[4];
+    struct holding h;
+
+    assert_int_equal(admit(f, 1), ST_OK);
+    journal_progress(f->j, &p);
+    assert_int_equal(admit(f, 2), ST_OK);
+    reopen_holding(f, &h);
+    assert_int_equal(h.n, 2);
+    assert_int_equal(take_all(f->j, rows, 4), 1);
+    assert_int_equal(rows[0].admission.prompt_tokens, 12);
+    journal_posted(f->j, rows[0].seq, 1);
+    /* As often as gateways die before it has ended. */
+    for (int i = 0; i < 2; i++) {
+        reopen_holding(f, &h);
+        assert_int_equal(h.n, 1);
+        assert_int_equal(h.finals[0].outcome, OUTCOME_INTERRUPTED);
+        assert_int_equal(h.finals[0].output_tokens, 64);
+        assert_int_equal(h.finals[0].ended_at_us, p.at_us);
+        assert_int_equal(take_all(f->j, rows, 4), 0);
+    }
+    h.finals[0].output_tokens = 70;
+    assert_int_equal(finish_and_wait(f->j, f->loop, &h.finals[0]), ST_OK);
+    assert_int_equal(finish_and_wait(f->j, f->loop, &h.finals[0]), ST_NOT_FOUND);
+    reopen_holding(f, &h);
+    assert_int_equal(h.n, 0);
+    assert_int_equal(take_all(f->j, rows, 4), 1);
+    assert_int_equal(rows[0].final.output_tokens, 70);
+    assert_int_equal(rows[0].final.outcome, OUTCOME_INTERRUPTED);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -505,6 +565,7 @@ int main(void)
         TEST(reading_from_the_disk_survives_the_deletion_of_segments),
         TEST(posted_rows_are_not_given_out_again),
         TEST(a_request_that_was_open_is_interrupted_with_its_progress),
+        TEST(a_request_that_is_held_stays_open_until_it_is_finished),
     };
 
     /* The faults are logged, as they should be. */

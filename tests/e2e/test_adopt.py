@@ -15,6 +15,14 @@ STREAMS = 12 if SANITIZED else 64
 TOKENS = 2000  # of each answer: none gets so far before the kill
 
 
+def start(stack, tenant):
+    """With a first job, by which the engine measures its speed: not beside dozens of clients that start."""
+    stack.start()
+    key = stack.new_key(tenant, rpm=100000, tpm=100000000)
+    assert stack.chat(key=key, max_tokens=1).status_code == 200
+    return key
+
+
 class Streams:
     """Clients that each read one long answer until it breaks off."""
 
@@ -96,8 +104,7 @@ def check_exact(stack, streams):
 
 
 def test_a_killed_gateways_streams_are_billed_to_the_token(own_stack):
-    stack = own_stack.start()
-    key = stack.new_key("adopt", rpm=100000, tpm=100000000)
+    stack, key = own_stack, start(own_stack, "adopt")
     engine = stack.pid_of("engine")
     streams = Streams(stack, key, "once")
     streams.wait_under_way()
@@ -110,8 +117,7 @@ def test_a_killed_gateways_streams_are_billed_to_the_token(own_stack):
 
 
 def test_a_gateway_killed_again_before_it_has_settled(own_stack):
-    stack = own_stack.start()
-    key = stack.new_key("again", rpm=100000, tpm=100000000)
+    stack, key = own_stack, start(own_stack, "again")
     engine = stack.pid_of("engine")
     first = Streams(stack, key, "first")
     first.wait_under_way()
@@ -128,8 +134,7 @@ def test_a_gateway_killed_again_before_it_has_settled(own_stack):
 
 def test_a_gateway_and_its_engine_killed(own_stack):
     """Nobody knows the exact counts any more: the last progress records count, which are never too many."""
-    stack = own_stack.start()
-    key = stack.new_key("both", rpm=100000, tpm=100000000)
+    stack, key = own_stack, start(own_stack, "both")
     streams = Streams(stack, key, "both")
     streams.wait_under_way()
     os.kill(stack.process.pid, signal.SIGSTOP)  # it would start either again at once
@@ -147,8 +152,7 @@ def test_a_gateway_and_its_engine_killed(own_stack):
 @pytest.mark.parametrize("wait_ms", [0, 10000])
 def test_a_stopped_gateway_leaves_nothing_open(own_stack, wait_ms):
     """SIGTERM is no kill: what runs is drained, and what an earlier gateway left is settled."""
-    stack = own_stack.start()
-    key = stack.new_key("stop", rpm=100000, tpm=100000000)
+    stack, key = own_stack, start(own_stack, "stop")
     if wait_ms == 0:
         text = stack.config.read_text()
         stack.config.write_text(text.replace("engine:\n", "engine:\n  adopt_ms: 0\n", 1))

@@ -412,7 +412,10 @@ static void a_claimant_may_go_before_the_end(void **state)
     sem_post(&r.gate.go);
     is_not_known(&first, 1); /* so the second one is waiting now */
     sem_wait(&r.gate.reached);
+    r.gate.stop_at = 60;
     hand_close(&second);
+    sem_post(&r.gate.go);
+    sem_wait(&r.gate.reached);
     hand_close(&old);
     sem_post(&r.gate.go);
     claim(&first, 1);

@@ -1,7 +1,8 @@
 /* Requests that a gateway left open when it died: the engine, which outlives it, says how they
  * ended, and their final records are written with its exact counts; without its word with those of
  * the last progress record. Until then they stay open in the journal, so the next gateway finds
- * them again if this one dies too. Nothing waits for it. Belongs to the first loop's thread. */
+ * them again if this one dies too. When they ended stays what that record says: the engine tells
+ * no time. Nothing waits for any of this. Belongs to the first loop's thread. */
 #ifndef API_ADOPTION_H
 #define API_ADOPTION_H
 
@@ -18,7 +19,7 @@ struct adoption_config {
     struct engine_link *link;
     struct billing *billing;
     int64_t wait_ms;                        /* for the engine's word */
-    const struct api_interrupted *requests; /* those that is_held says; copied */
+    const struct api_interrupted *requests; /* copied; those without is_held are passed over */
     size_t n;
 };
 

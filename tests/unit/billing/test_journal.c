@@ -511,7 +511,10 @@ static void reopen_holding(struct fixture *f, struct holding *h)
 
 static void a_request_that_is_held_stays_open_until_it_is_finished(void **state)
 {
-    struct journal_progress p = {sample_id(1), INT64_C(1750000000700000), 11, 64};
+    struct journal_progress p = {.id = sample_id(1),
+                                 .at_us = INT64_C(1750000000700000),
+                                 .prompt_tokens = 11,
+                                 .output_tokens = 64};
     struct fixture *f = *state;
     struct usage_row rows[4];
     struct holding h;

@@ -119,7 +119,7 @@ def test_a_killed_gateways_streams_are_billed_to_the_token(own_stack):
     kill_gateway(stack)
     seconds = first_answer_s(stack, key)
     print(f"first answer of the new gateway after {seconds * 1000:.0f} ms")
-    assert seconds < 1 * SLOW
+    assert SANITIZED or seconds < 1
     check_exact(stack, [streams])
     assert stack.pid_of("engine") == engine
 

@@ -18,6 +18,14 @@
 
 struct api;
 
+/* A request of a gateway that died. */
+struct api_interrupted {
+    struct quota_ask ask;       /* whose concurrency slots are given back at start */
+    struct billing_final final; /* as its last progress record has it */
+    char model[96];
+    bool is_held; /* `final` is written here, once the engine has said how it ended */
+};
+
 struct api_config {
     const char *listen; /* "127.0.0.1" */
     int port;           /* HTTP/1.1 and cleartext HTTP/2 */
@@ -35,11 +43,10 @@ struct api_config {
     int64_t reserve_output_tokens; /* most output tokens that a rate reserves; 1,024 */
     int64_t queue_max_ms;          /* longest wait in the engine's queue; 0: no bound */
     struct redis_config redis;
-    const char *build; /* version text */
-    /* Requests of a gateway that died, whose concurrency slots are given back at start. Borrowed
-     * until api_start returns. */
-    const struct quota_ask *interrupted;
+    const char *build;                         /* version text */
+    const struct api_interrupted *interrupted; /* borrowed until api_start returns */
     size_t n_interrupted;
+    int64_t adopt_ms; /* longest wait for the engine's word about those that are held */
 };
 
 struct api_parts {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "api/adoption.h"
 #include "api/disconnect.h"
 #include "api/inference.h"
 #include "api/request.h"
@@ -138,6 +139,11 @@ static bool has_no_requests(const struct api_loop *l)
     return l->n_live == 0;
 }
 
+static bool has_adopted(const struct api_loop *l)
+{
+    return l->adoption == NULL || adoption_left(l->adoption) == 0;
+}
+
 static bool has_no_connections(const struct api_loop *l)
 {
     return l->n_connections == 0;
@@ -191,16 +197,30 @@ static void close_parts(struct api_loop *l)
     free(l->polled_for);
 }
 
+/* Before the link closes. False: the journal has not answered, and still points into it. */
+static bool end_adoption(struct api_loop *l)
+{
+    if (l->adoption == NULL)
+        return true;
+    adoption_settle(l->adoption);
+    if (!turn_until(l, has_adopted, STOP_WORK_MS))
+        return false;
+    adoption_free(l->adoption);
+    l->adoption = NULL;
+    return true;
+}
+
 static void finish(struct api_loop *l)
 {
-    bool clean;
+    bool clean, adopted;
 
     drain(l);
     cancel_all(l);
     turn_until(l, has_no_requests, STOP_WORK_MS);
+    adopted = end_adoption(l);
     engine_link_close(l->link);
     l->link = NULL;
-    clean = turn_until(l, has_no_requests, STOP_WORK_MS);
+    clean = turn_until(l, has_no_requests, STOP_WORK_MS) && adopted;
     connection_shut_all(l, true);
     clean &= turn_until(l, has_no_connections, STOP_SOCKET_MS);
     turn_until(l, has_settled, STOP_SOCKET_MS);
@@ -233,7 +253,22 @@ static void release_interrupted(struct api_loop *l)
     if (l != &l->api->loops[0])
         return;
     for (size_t i = 0; i < cfg->n_interrupted; i++)
-        quota_settle(l->quota, &cfg->interrupted[i], 0);
+        quota_settle(l->quota, &cfg->interrupted[i].ask, 0);
+}
+
+/* Any one loop does it. */
+static enum status start_adoption(struct api_loop *l)
+{
+    const struct api *a = l->api;
+    const struct adoption_config cfg = {.loop = &l->loop.super,
+                                        .engine = a->parts.engine,
+                                        .link = l->link,
+                                        .billing = a->parts.billing,
+                                        .wait_ms = a->cfg.adopt_ms,
+                                        .requests = a->cfg.interrupted,
+                                        .n = a->cfg.n_interrupted};
+
+    return l == &a->loops[0] ? adoption_start(&cfg, &l->adoption) : ST_OK;
 }
 
 static enum status open_parts(struct api_loop *l)
@@ -247,7 +282,8 @@ static enum status open_parts(struct api_loop *l)
         s = engine_link_open(l->api->parts.engine, loop, &l->link);
     for (size_t i = 0; s == ST_OK && i < l->api->n_listeners; i++)
         s = listen_on(l, &l->api->listeners[i]);
-    return s;
+    /* Last: nothing of it has to be taken back. */
+    return s == ST_OK ? start_adoption(l) : s;
 }
 
 static enum status open_loop(struct api_loop *l)

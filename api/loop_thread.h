@@ -20,6 +20,7 @@
 #include "quota/quota.h"
 #include "store/redis.h"
 
+struct adoption;
 struct request;
 
 /* How often the loop looks for clients that left (HTTP/1.1) and publishes its state. One step of
@@ -44,6 +45,7 @@ struct api_loop {
     struct redis *redis;
     struct quota *quota;
     struct engine_link *link;
+    struct adoption *adoption; /* of the first loop; NULL: none */
     struct connection *connections;
     unsigned n_connections;
     struct request *live; /* requests whose work goes on */

@@ -52,6 +52,7 @@ struct config {
     char *engine_prefix_cache;         /* "on", "off" */
     int64_t engine_prefix_cache_share; /* thousandths */
     int64_t engine_queue_max_ms;       /* 0: no bound */
+    int64_t engine_adopt_ms;           /* 0: the engine is not asked */
 
     /* server */
     char *listen;

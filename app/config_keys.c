@@ -98,6 +98,10 @@ const struct config_key config_keys[] = {
     INT("engine.queue_max_ms", engine_queue_max_ms, "60000", 0, 86400000,
         "Longest wait of a job in the engine's queue; then it is answered with 503. 0: only "
         "`server.request_max_ms` ends it."),
+    INT("engine.adopt_ms", engine_adopt_ms, "10000", 0, 600000,
+        "Longest wait of a starting gateway for the engine's word on how the requests of one that "
+        "died ended; then their last progress record counts. It serves meanwhile. 0: that record "
+        "counts at once."),
 
     TEXT("server.listen", listen, "127.0.0.1", 1, 255, "Address of the API's listeners."),
     INT("server.port", port, "8080", 1, 65535, "HTTP/1.1 and cleartext HTTP/2."),

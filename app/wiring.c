@@ -20,7 +20,7 @@ struct wiring {
     struct pg_pool *pool;
     struct auth *auth;
     struct billing *billing;
-    struct quota_ask *interrupted; /* what the last gateway still held slots for */
+    struct api_interrupted *interrupted; /* what the last gateway left open */
     size_t n_interrupted, cap_interrupted;
     struct engine *engine;
     struct api *api;
@@ -41,25 +41,36 @@ static enum status open_auth(struct wiring *w, struct reason *why)
     return auth_open(&cfg, &w->auth, why);
 }
 
-/* Out of memory: the slots of that request come free at their deadline. */
-static void on_interrupted(void *arg, const struct billing_admission *a)
+/* Out of memory: it ends now, and its slots come free at their deadline. */
+static bool on_interrupted(void *arg, const struct billing_admission *a,
+                           const struct billing_final *f)
 {
     struct wiring *w = arg;
+    struct api_interrupted *to;
 
     if (w->n_interrupted == w->cap_interrupted) {
         size_t cap = w->cap_interrupted == 0 ? 64 : 2 * w->cap_interrupted;
-        struct quota_ask *more = reallocarray(w->interrupted, cap, sizeof *more);
+        struct api_interrupted *more = reallocarray(w->interrupted, cap, sizeof *more);
 
         if (more == NULL)
-            return;
+            return false;
         w->interrupted = more;
         w->cap_interrupted = cap;
     }
-    w->interrupted[w->n_interrupted++] = (struct quota_ask){.request = a->id,
-                                                            .tenant_id = a->tenant_id,
-                                                            .project_id = a->project_id,
-                                                            .key_id = a->key_id};
+    to = &w->interrupted[w->n_interrupted++];
+    *to = (struct api_interrupted){.ask = {.request = a->id,
+                                           .tenant_id = a->tenant_id,
+                                           .project_id = a->project_id,
+                                           .key_id = a->key_id},
+                                   .final = *f,
+                                   .is_held = w->cfg->engine_adopt_ms > 0};
+    memcpy(to->model, a->model, sizeof to->model);
+    return to->is_held;
 }
+
+_Static_assert(sizeof(((struct api_interrupted *)0)->model) ==
+                   sizeof(((struct billing_admission *)0)->model),
+               "a model's name fits");
 
 static enum status open_billing(struct wiring *w, struct reason *why)
 {
@@ -138,6 +149,7 @@ static enum status start_api(struct wiring *w, struct reason *why)
         .build = version_text(),
         .interrupted = w->interrupted,
         .n_interrupted = w->n_interrupted,
+        .adopt_ms = c->engine_adopt_ms,
     };
 
     return api_start(&cfg, &parts, &w->api, why);

@@ -3,7 +3,8 @@
  * The journal is the truth from admission until Postgres has the row: append-only segments of 32 KB
  * blocks with checksums, generation and sequence; admission, progress and final records; final
  * records are durable (fdatasync, group commit) before on_done. It is replayed at start: an
- * admission without a final becomes an `interrupted` row with the last progress record's tokens.
+ * admission without a final becomes an `interrupted` row with the last progress record's tokens,
+ * or with what whoever holds it learns.
  * Rows are posted in batches; posting again changes nothing (key: id, admitted_at). A row that
  * Postgres refuses becomes a dead letter there and stops nobody. No floats here.
  *
@@ -25,6 +26,7 @@
 
 struct billing;
 struct billing_admission;
+struct billing_final;
 
 struct billing_config {
     const char *journal_dir; /* made when missing, mode 0700; locked: one process */
@@ -32,9 +34,13 @@ struct billing_config {
     struct pg_pool *pool;    /* usage queries */
     int64_t post_ms;         /* how often rows go to Postgres; 200 */
     size_t segment_bytes;    /* 0: 16 MiB */
-    /* Each request that the last process left open, from inside billing_open; *a is borrowed. What
-     * else was held for it (its concurrency slots) can be given back. NULL: nobody asks. */
-    void (*on_interrupted)(void *arg, const struct billing_admission *a);
+    /* Each request that the last process left open, from inside billing_open, and the final record
+     * that ends it with what its last progress record says; both borrowed. What else was held for
+     * it (its concurrency slots) can be given back. True: the caller ends it by billing_finish,
+     * with this record or one that knows more; until then it stays open in the journal. NULL:
+     * nobody asks, and nobody holds any. */
+    bool (*on_interrupted)(void *arg, const struct billing_admission *a,
+                           const struct billing_final *f);
     void *arg;
 };
 
@@ -74,7 +80,7 @@ enum billing_outcome {
     OUTCOME_COMPLETED,
     OUTCOME_CANCELLED,   /* client gone, or an administrator */
     OUTCOME_FAILED,      /* after admission: engine died, NaN, … */
-    OUTCOME_INTERRUPTED, /* the gateway died: written by replay */
+    OUTCOME_INTERRUPTED, /* the gateway died */
 };
 
 struct billing_final {

@@ -129,14 +129,6 @@ static struct journal *alloc_journal(const struct journal_config *cfg)
     return NULL;
 }
 
-static void tell_interrupted(const struct journal_config *cfg, const struct live_table *open)
-{
-    if (cfg->on_interrupted == NULL)
-        return;
-    for (struct live *e = live_table_next(open, NULL); e != NULL; e = live_table_next(open, e))
-        cfg->on_interrupted(cfg->arg, &e->admission);
-}
-
 /* Takes over what replay found. */
 static enum status adopt(struct journal *j, struct replay *r, const struct journal_config *cfg,
                          struct reason *why)
@@ -146,9 +138,8 @@ static enum status adopt(struct journal *j, struct replay *r, const struct journ
     enum status s =
         row_source_init(&j->rows, &j->dir, rows_in_memory, r->posted_seq, r->last_final_seq);
 
-    tell_interrupted(cfg, &r->live);
     if (s == ST_OK)
-        s = journal_writer_start(&j->writer, r);
+        s = journal_writer_start(&j->writer, r, cfg);
     if (s != ST_OK)
         return fail(why, s, "the journal can't be written: %s", status_text(s));
     j->posted_seq = r->posted_seq;

@@ -24,7 +24,8 @@ struct journal_config {
     size_t rows_in_memory;       /* 0: ROW_SOURCE_MAX */
     const struct journal_io *io; /* NULL: the real one */
     /* As in struct billing_config. */
-    void (*on_interrupted)(void *arg, const struct billing_admission *a);
+    bool (*on_interrupted)(void *arg, const struct billing_admission *a,
+                           const struct billing_final *f);
     void *arg;
 };
 

@@ -199,13 +199,12 @@ void journal_writer_turn(struct journal_writer *j, const struct journal_input *i
 
 /* ---- the start ---- */
 
-/* Every request that the last process left open ends now: with what its last progress record says,
- * at that record's time. */
-static void interrupt_open(struct journal_writer *j)
+/* Every request that the last process left open ends now, unless somebody holds it: with what its
+ * last progress record says, at that record's time. */
+static void interrupt_open(struct journal_writer *j, const struct journal_config *cfg)
 {
     for (struct live *e = live_table_next(&j->live, NULL); e != NULL;
          e = live_table_next(&j->live, e)) {
-        e->has_final = true;
         e->final = (struct billing_final){.id = e->admission.id,
                                           .admitted_at_us = e->admission.admitted_at_us,
                                           .ended_at_us = e->progress.at_us,
@@ -214,6 +213,8 @@ static void interrupt_open(struct journal_writer *j)
                                           .cached_tokens = e->progress.cached_tokens,
                                           .output_tokens = e->progress.output_tokens,
                                           .ttft_us = -1};
+        e->has_final =
+            cfg->on_interrupted == NULL || !cfg->on_interrupted(cfg->arg, &e->admission, &e->final);
     }
 }
 
@@ -239,7 +240,8 @@ void journal_writer_dispose(struct journal_writer *j)
     free(j->old);
 }
 
-enum status journal_writer_start(struct journal_writer *j, struct replay *r)
+enum status journal_writer_start(struct journal_writer *j, struct replay *r,
+                                 const struct journal_config *cfg)
 {
     enum status s;
 
@@ -254,7 +256,7 @@ enum status journal_writer_start(struct journal_writer *j, struct replay *r)
     j->durable_seq = r->prev_seq;
     atomic_store(&j->unposted, r->n_unposted);
     random_bytes(&j->generation, sizeof j->generation);
-    interrupt_open(j);
+    interrupt_open(j, cfg);
     s = segment_begin(j, r->posted_seq);
     if (s != ST_OK)
         return s;

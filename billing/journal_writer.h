@@ -35,8 +35,10 @@ void journal_writer_init(struct journal_writer *j, const struct journal_dir *dir
                          struct row_source *rows, size_t segment_bytes);
 void journal_writer_dispose(struct journal_writer *j);
 /* Goes on where replay ended (r's requests and segments become j's): ends what was open as
- * interrupted and writes the first segment of a new generation. */
-MUST_CHECK enum status journal_writer_start(struct journal_writer *j, struct replay *r);
+ * interrupted, but for what cfg->on_interrupted holds, and writes the first segment of a new
+ * generation. */
+MUST_CHECK enum status journal_writer_start(struct journal_writer *j, struct replay *r,
+                                            const struct journal_config *cfg);
 
 /* What one turn takes. */
 struct journal_input {

@@ -332,15 +332,41 @@ bool engine_link_is_ready(const struct engine_link *l)
     return any;
 }
 
+static struct backend_link *link_to(const struct engine_link *l, const struct engine_model *m)
+{
+    return l->links[index_of(l->engine, m)];
+}
+
 enum status engine_submit(struct engine_link *l, const struct engine_submit *s,
                           struct engine_job **out)
 {
-    size_t i = index_of(l->engine, s->model);
+    struct backend_link *to = link_to(l, s->model);
 
-    return l->links[i]->ops->submit(l->links[i], s, out);
+    return to->ops->submit(to, s, out);
 }
 
 void engine_cancel(struct engine_job *j)
 {
     j->ops->cancel(j);
+}
+
+void engine_claim(struct engine_link *l, struct engine_claim *c)
+{
+    struct backend_link *to = link_to(l, c->model);
+
+    to->ops->claim(to, c);
+}
+
+void engine_unclaim(struct engine_link *l, struct engine_claim *c)
+{
+    struct backend_link *to = link_to(l, c->model);
+
+    to->ops->unclaim(to, c);
+}
+
+void engine_release(struct engine_link *l, const struct engine_model *m, const struct id *request)
+{
+    struct backend_link *to = link_to(l, m);
+
+    to->ops->release(to, request);
 }

@@ -216,6 +216,36 @@ MUST_CHECK enum status engine_submit(struct engine_link *l, const struct engine_
 /* No on_delta after this; on_end still comes, from the engine's final frame (not from inside). */
 void engine_cancel(struct engine_job *j);
 
+/* ---- requests of an earlier gateway ---- */
+
+struct engine_claimed {
+    struct id id;
+    bool is_settled; /* set before on_settled */
+};
+
+/* Embedded in the caller's memory; its own and the requests' stay until the last on_settled or
+ * engine_unclaim. The caller zeroes it and fills the first part. */
+struct engine_claim {
+    const struct engine_model *model;
+    struct engine_claimed *requests;
+    size_t n;
+    void *arg;
+    /* How request i ended: what it is to be billed for; NULL: the engine never had it, or has
+     * forgotten. Once for each. */
+    void (*on_settled)(void *arg, size_t i, const struct engine_usage *usage);
+    /* private */
+    size_t n_left, next;
+};
+
+/* Asks how requests ended whose gateway died, once an engine is there; those that the engine still
+ * ends are answered when they have ended. An engine of an older version knows none. Answers may
+ * come from inside. One claim at a time on a model's link. */
+void engine_claim(struct engine_link *l, struct engine_claim *c);
+/* No on_settled comes any more; also right after the last. Before engine_link_close. */
+void engine_unclaim(struct engine_link *l, struct engine_claim *c);
+/* The end of a request that was claimed is durable: the engine may forget it. */
+void engine_release(struct engine_link *l, const struct engine_model *m, const struct id *request);
+
 /* ---- state ---- */
 
 #define ENGINE_PAGE_TOKENS 16 /* positions of a KV page */

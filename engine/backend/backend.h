@@ -43,6 +43,10 @@ struct backend_ops {
     enum status (*submit)(struct backend_link *l, const struct engine_submit *s,
                           struct engine_job **out);
     void (*cancel)(struct engine_job *j);
+    /* As engine_claim, engine_unclaim and engine_release. */
+    void (*claim)(struct backend_link *l, struct engine_claim *c);
+    void (*unclaim)(struct backend_link *l, struct engine_claim *c);
+    void (*release)(struct backend_link *l, const struct id *request);
 };
 
 extern const struct backend_ops process_backend_ops;

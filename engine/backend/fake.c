@@ -261,9 +261,37 @@ static void cancel(struct engine_job *super)
     loop_timer_start(j->link->loop, &j->timer, 0);
 }
 
+static void claim(struct backend_link *super, struct engine_claim *c)
+{
+    const struct fake_script *s = CONTAINER_OF(super, struct fake_link, super)->script;
+    size_t n = c->n;
+
+    if (s->ignores_claims)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        c->requests[i].is_settled = true;
+        c->on_settled(c->arg, i, i < s->n_settled ? &s->settled[i] : NULL);
+    }
+}
+
+static void unclaim(struct backend_link *super, struct engine_claim *c)
+{
+    (void)c;
+    CONTAINER_OF(super, struct fake_link, super)->script->n_unclaimed++;
+}
+
+static void release(struct backend_link *super, const struct id *request)
+{
+    (void)request;
+    CONTAINER_OF(super, struct fake_link, super)->script->n_released++;
+}
+
 const struct backend_ops fake_backend_ops = {.name = "fake",
                                              .link_open = link_open,
                                              .link_close = link_close,
                                              .is_ready = is_ready,
                                              .submit = submit,
-                                             .cancel = cancel};
+                                             .cancel = cancel,
+                                             .claim = claim,
+                                             .unclaim = unclaim,
+                                             .release = release};

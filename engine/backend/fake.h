@@ -38,11 +38,15 @@ struct fake_script {
     /* With want_prompt_logprobs, before everything else. */
     const struct token_sample *prompt_samples;
     size_t n_prompt_samples;
+    /* How the first n_settled requests of a claim ended; the others are not known. */
+    const struct engine_usage *settled;
+    size_t n_settled;
+    bool ignores_claims; /* they are never answered */
     /* NULL, or sees what was asked for while its pointers are good. */
     void (*on_submit)(void *arg, const struct engine_submit *s);
     void *arg;
     /* What happened, over all links. */
-    uint32_t n_submitted, n_cancelled, n_ended;
+    uint32_t n_submitted, n_cancelled, n_ended, n_unclaimed, n_released;
     uint32_t last_n_prompt, last_max_tokens;
     uint64_t last_seed;
 };

@@ -194,4 +194,7 @@ const struct backend_ops process_backend_ops = {.name = "process",
                                                 .link_close = link_close,
                                                 .is_ready = is_ready,
                                                 .submit = submit,
-                                                .cancel = cancel};
+                                                .cancel = cancel,
+                                                .claim = process_claim,
+                                                .unclaim = process_unclaim,
+                                                .release = process_release};

@@ -24,10 +24,12 @@ static enum status on_welcome(struct process_link *l, const struct wire_frame *f
     }
     l->state = LINK_READY;
     l->backoff_ms = BACKOFF_MIN_MS;
+    l->version = w.version;
     l->credit_bytes = w.credit_bytes;
     stats_cell_connect(t->stats, w.pid, w.device, w.build);
     log_info(NULL, "engine.link", "connected pid=%u device=\"%s\" build=\"%s\"", w.pid, w.device,
              w.build);
+    process_claim_send(l);
     return ST_OK;
 }
 
@@ -160,6 +162,8 @@ static enum status on_frame(struct process_link *l, const struct wire_frame *f, 
         return on_final(l, f);
     case WIRE_STATS:
         return on_stats(l, f);
+    case WIRE_SETTLED:
+        return process_claim_settled(l, f);
     default:
         return ST_CORRUPT;
     }

@@ -1,5 +1,6 @@
 /* State of a link to an engine process, shared by process.c (what callers ask for), process_link.c
- * (the connection) and process_frames.c (what the engine says). Nobody else includes this. */
+ * (the connection), process_frames.c (what the engine says) and process_claim.c (requests of an
+ * earlier gateway). Nobody else includes this. */
 #ifndef ENGINE_BACKEND_PROCESS_STATE_H
 #define ENGINE_BACKEND_PROCESS_STATE_H
 
@@ -13,6 +14,7 @@
 #include "engine/backend/backend.h"
 #include "engine/backend/job_table.h"
 #include "engine/engine.h"
+#include "engine/wire/wire.h"
 
 /* A connect on this machine costs microseconds: an engine that comes back is found at once. One
  * that refuses us is asked more seldom. */
@@ -39,8 +41,10 @@ struct process_link {
     int64_t read_us; /* monotonic; when this turn's reading began */
     struct buf in, out;
     struct buf samples; /* of the STEP frame being handled */
+    uint16_t version;   /* of the protocol, when ready */
     uint64_t consumed_bytes, credit_bytes;
     struct job_table jobs;
+    struct engine_claim *claim; /* NULL: nobody asks */
 };
 
 struct process_job {
@@ -70,6 +74,16 @@ void process_link_start(struct process_link *l);
 void process_link_stop(struct process_link *l);
 /* Sends what l->out holds, as far as the socket takes it. */
 void process_link_flush(struct process_link *l);
+
+/* ---- process_claim.c ---- */
+
+void process_claim(struct backend_link *super, struct engine_claim *c);
+void process_unclaim(struct backend_link *super, struct engine_claim *c);
+void process_release(struct backend_link *super, const struct id *request);
+/* The engine has greeted: asks what is not answered yet. */
+void process_claim_send(struct process_link *l);
+/* A SETTLED frame. ST_CORRUPT. */
+MUST_CHECK enum status process_claim_settled(struct process_link *l, const struct wire_frame *f);
 
 /* ---- process_frames.c ---- */
 

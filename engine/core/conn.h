@@ -14,8 +14,10 @@ struct job;
 
 struct conn {
     int fd;
-    bool greeted; /* HELLO was answered with WELCOME */
-    bool broken;  /* to be closed: the peer went, broke the protocol, or stopped reading */
+    bool greeted;     /* HELLO was answered with WELCOME */
+    uint16_t version; /* of the protocol, once greeted */
+    bool is_monitor;  /* it only watches: no gateway */
+    bool broken;      /* to be closed: the peer went, broke the protocol, or stopped reading */
     struct buf in, out;
     struct buf step;   /* the STEP frame being built; a long one is cut, and goes on in another */
     struct buf finals; /* FINAL frames that follow it */

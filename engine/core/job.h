@@ -30,6 +30,7 @@ struct job_choice {
 struct job {
     struct conn *conn;       /* NULL: has gone, was never taken, or the end was told */
     struct job *prev, *next; /* of the connection */
+    struct conn *claimant;   /* a later gateway that waits for its end; NULL */
     struct job *next_failed; /* of jobs.failed */
     uint64_t id;
     struct id request;

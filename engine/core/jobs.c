@@ -25,10 +25,13 @@ static enum status find_model_ends(struct jobs *j)
 
 enum status jobs_init(struct jobs *j, const struct tokenizer *t, const struct cache_domain *cache)
 {
+    enum status s;
+
     memset(j, 0, sizeof *j);
     j->tokenizer = t;
     j->cache = *cache;
-    return find_model_ends(j);
+    s = orphans_init(&j->orphans, ORPHANS_MAX);
+    return s == ST_OK ? find_model_ends(j) : s;
 }
 
 void jobs_dispose(struct jobs *j)
@@ -37,6 +40,7 @@ void jobs_dispose(struct jobs *j)
     buf_dispose(&j->lists);
     buf_dispose(&j->text);
     token_ids_dispose(&j->model_ends);
+    orphans_dispose(&j->orphans);
 }
 
 static void link_job(struct conn *c, struct job *job)
@@ -193,13 +197,24 @@ static uint32_t retry_after_ms(const struct jobs *j, enum status status, uint64_
     return (uint32_t)scheduler_retry_after_ms(j->scheduler, tenant);
 }
 
-static void put_final(const struct jobs *j, struct job *job)
+/* For who claims the request, now or later. */
+static void keep_end(struct jobs *j, struct job *job, const struct conn *told,
+                     const struct wire_final *end)
+{
+    orphans_add(&j->orphans, &job->request, told, end);
+    if (job->claimant != NULL)
+        wire_put_settled(&job->claimant->out, orphans_find(&j->orphans, &job->request));
+    job->claimant = NULL;
+}
+
+static void put_final(struct jobs *j, struct job *job)
 {
     struct wire_final out;
 
     job_fill_final(job, &out);
     out.retry_after_ms = retry_after_ms(j, job->status, job->choices[0].sequence.tenant);
     wire_put_final(&job->conn->finals, &out);
+    keep_end(j, job, job->conn, &out);
     /* Its id is free again, and nothing more may be said about it. */
     unlink_job(job);
 }
@@ -359,14 +374,25 @@ enum status jobs_cancel(struct jobs *j, struct conn *c, const struct wire_frame 
     return ST_OK;
 }
 
+/* Its counts are exact as soon as it is cancelled: of its rows in flight nothing is counted. */
+static void orphan(struct jobs *j, struct job *job, int64_t now_us)
+{
+    struct wire_final end;
+
+    job->n_references++;
+    unlink_job(job);
+    cancel_all(j, job, ST_CANCELLED, now_us);
+    assert(job->n_ended == job->n_choices);
+    job_fill_final(job, &end);
+    keep_end(j, job, NULL, &end);
+    leave_memory(j, job);
+}
+
 void jobs_drop(struct jobs *j, struct conn *c, int64_t now_us)
 {
-    while (c->jobs != NULL) {
-        struct job *job = c->jobs;
-
-        unlink_job(job);
-        cancel_all(j, job, ST_CANCELLED, now_us);
-    }
+    orphans_leave(&j->orphans, c);
+    while (c->jobs != NULL)
+        orphan(j, c->jobs, now_us);
 }
 
 void jobs_evict(struct jobs *j, struct conn *c, bool waiting_only, int64_t now_us)

@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "engine/core/cache_key.h"
 #include "engine/core/conn.h"
+#include "engine/core/orphans.h"
 #include "engine/core/scheduler.h"
 #include "engine/text/tokenizer.h"
 #include "engine/wire/wire.h"
@@ -26,6 +27,7 @@ struct jobs {
     uint32_t n;                  /* jobs whose memory is still in use */
     bool draining;               /* new ones are refused */
     struct job *failed;          /* a choice has failed, the others go on until jobs_settle */
+    struct orphans orphans;      /* ends, for gateways to come */
     /* Scratch of a frame or an event. */
     struct buf lists, text;
     struct token_sample samples[WIRE_ENTRY_TOKENS_MAX];
@@ -50,7 +52,8 @@ MUST_CHECK enum status jobs_cancel(struct jobs *j, struct conn *c, const struct 
 
 /* After each turn of the stepper: ends the jobs that a choice failed in it. */
 void jobs_settle(struct jobs *j, int64_t now_us);
-/* The connection has gone: its jobs are cancelled, and none refers to it any more. */
+/* The connection has gone: its jobs are cancelled, their ends kept, and none refers to it any more.
+ */
 void jobs_drop(struct jobs *j, struct conn *c, int64_t now_us);
 /* Ends a connection's jobs with ST_UNAVAILABLE: all, or those that never ran. */
 void jobs_evict(struct jobs *j, struct conn *c, bool waiting_only, int64_t now_us);

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "engine/core/claims.h"
 
 #define STATS_MS      250  /* four a second while something changes */
 #define STATS_IDLE_MS 1000 /* else one a second, as a sign of life */
@@ -49,6 +50,7 @@ static void put_welcome(struct engine_process *p, struct conn *c, uint16_t versi
     wire_put_welcome(&c->out, &w);
     p->stats_due_ms = 0; /* the newcomer learns the state at once */
     c->greeted = true;
+    c->version = version;
 }
 
 static enum status on_hello(struct engine_process *p, struct conn *c, const struct wire_frame *f)
@@ -80,19 +82,49 @@ static enum status on_credit(struct conn *c, const struct wire_frame *f)
     return ST_OK;
 }
 
+/* Before it asked for anything. */
+static enum status on_monitor(struct conn *c, const struct wire_frame *f)
+{
+    if (c->version < WIRE_VERSION_ADOPT || c->is_monitor || c->jobs != NULL)
+        return ST_CORRUPT;
+    c->is_monitor = true;
+    return wire_get_monitor(f);
+}
+
+static struct conn_list all_conns(const struct engine_process *p)
+{
+    return (struct conn_list){.conns = p->conns, .n = p->n_conns};
+}
+
+static enum status on_claim(struct engine_process *p, struct conn *c, const struct wire_frame *f)
+{
+    const struct conn_list all = all_conns(p);
+
+    if (c->version < WIRE_VERSION_ADOPT)
+        return ST_CORRUPT;
+    if (f->type == WIRE_CLAIM)
+        return claims_take(&p->jobs, &all, c, f);
+    return claims_release(&p->jobs, f);
+}
+
 static enum status on_frame(struct engine_process *p, struct conn *c, const struct wire_frame *f)
 {
     if (f->type == WIRE_HELLO)
         return on_hello(p, c, f);
-    if (!c->greeted)
+    if (!c->greeted || c->is_monitor)
         return ST_CORRUPT;
     switch (f->type) {
+    case WIRE_MONITOR:
+        return on_monitor(c, f);
     case WIRE_SUBMIT:
         return jobs_submit(&p->jobs, c, f, now_us());
     case WIRE_CANCEL:
         return jobs_cancel(&p->jobs, c, f, now_us());
     case WIRE_CREDIT:
         return on_credit(c, f);
+    case WIRE_CLAIM:
+    case WIRE_RELEASE:
+        return on_claim(p, c, f);
     default:
         return ST_CORRUPT;
     }
@@ -136,8 +168,10 @@ static void accept_all(struct engine_process *p)
 
 static void close_conn(struct engine_process *p, uint32_t i)
 {
+    const struct conn_list all = all_conns(p);
     struct conn *c = p->conns[i];
 
+    claims_drop(&all, c);
     jobs_drop(&p->jobs, c, now_us());
     conn_dispose(c);
     free(c);

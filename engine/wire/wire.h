@@ -22,8 +22,9 @@
 #include "engine/sampling.h"
 #include "engine/text/tokenizer.h"
 
+/* 3 brings MONITOR, CLAIM, SETTLED and RELEASE; all else is as in 2. */
 #define WIRE_VERSION_MIN      2
-#define WIRE_VERSION_MAX      2
+#define WIRE_VERSION_ADOPT    3
 #define WIRE_FRAME_BYTES_MAX  (16u << 20) /* a prompt of a million ids is 4 MiB */
 #define WIRE_HEADER_BYTES     6
 #define WIRE_STOPS_MAX        4       /* as STOP_STRINGS_MAX */
@@ -31,18 +32,28 @@
 #define WIRE_WEIGHT_MAX       1000000 /* a thousand ordinary shares */
 #define WIRE_QUEUE_MS_MAX     86400000
 #define WIRE_ENTRY_TOKENS_MAX 512                                  /* samples in a STEP entry */
+#define WIRE_CLAIM_MAX        1024                                 /* requests in a frame */
 #define WIRE_PROMPT_MAX       ((WIRE_FRAME_BYTES_MAX - 65536) / 4) /* the rest takes less */
 
+/* A build may pretend to be the next one: to try what an upgrade does. */
+#ifndef WIRE_VERSION_MAX
+#define WIRE_VERSION_MAX 3
+#endif
+
 enum wire_type {
-    WIRE_HELLO = 1,   /* gateway: versions, build */
-    WIRE_WELCOME = 2, /* engine: version, build, model revision, limits, device */
-    WIRE_REFUSED = 3, /* engine: why it won't talk */
-    WIRE_SUBMIT = 4,  /* gateway: a job */
-    WIRE_CANCEL = 5,  /* gateway: stop a job within a step */
-    WIRE_STEP = 6,    /* engine: all tokens of one step for this connection */
-    WIRE_FINAL = 7,   /* engine: the exact end of a job */
-    WIRE_STATS = 8,   /* engine: gauges and counters, a few times a second */
-    WIRE_CREDIT = 9,  /* gateway: bytes of STEP and FINAL frames it has consumed */
+    WIRE_HELLO = 1,    /* gateway: versions, build */
+    WIRE_WELCOME = 2,  /* engine: version, build, model revision, limits, device */
+    WIRE_REFUSED = 3,  /* engine: why it won't talk */
+    WIRE_SUBMIT = 4,   /* gateway: a job */
+    WIRE_CANCEL = 5,   /* gateway: stop a job within a step */
+    WIRE_STEP = 6,     /* engine: all tokens of one step for this connection */
+    WIRE_FINAL = 7,    /* engine: the exact end of a job */
+    WIRE_STATS = 8,    /* engine: gauges and counters, a few times a second */
+    WIRE_CREDIT = 9,   /* gateway: bytes of STEP and FINAL frames it has consumed */
+    WIRE_MONITOR = 10, /* a supervisor, after WELCOME: this connection only watches */
+    WIRE_CLAIM = 11,   /* gateway: requests of an earlier one, whose ends it needs */
+    WIRE_SETTLED = 12, /* engine: how a claimed request ended, one frame for each */
+    WIRE_RELEASE = 13, /* gateway: the ends of these requests are durable and may be forgotten */
 };
 
 struct wire_hello {
@@ -122,6 +133,20 @@ struct wire_stats {
     int64_t last_step_age_ms; /* -1: no work waits */
 };
 
+/* A list of requests, of CLAIM and RELEASE. */
+struct wire_requests {
+    uint32_t n; /* 1 to WIRE_CLAIM_MAX */
+    struct id ids[WIRE_CLAIM_MAX];
+};
+
+/* The exact end of a request whose gateway went away; it comes once it has ended. Not known: the
+ * engine never had it, or has forgotten it; all counts are 0. */
+struct wire_settled {
+    struct id request;
+    bool is_known;
+    uint32_t prompt_tokens, cached_tokens, output_tokens; /* as in FINAL */
+};
+
 /* A frame in a receive buffer; borrowed from it. */
 struct wire_frame {
     uint16_t type;
@@ -149,6 +174,10 @@ void wire_put_cancel(struct buf *b, uint64_t job);
 void wire_put_final(struct buf *b, const struct wire_final *v);
 void wire_put_stats(struct buf *b, const struct wire_stats *v);
 void wire_put_credit(struct buf *b, uint64_t bytes);
+void wire_put_monitor(struct buf *b);
+void wire_put_claim(struct buf *b, const struct wire_requests *v);
+void wire_put_settled(struct buf *b, const struct wire_settled *v);
+void wire_put_release(struct buf *b, const struct wire_requests *v);
 
 /* A STEP frame is written entry by entry: begin on an empty buffer, add, and end fills in length
  * and count. */
@@ -167,6 +196,10 @@ MUST_CHECK enum status wire_get_cancel(const struct wire_frame *f, uint64_t *job
 MUST_CHECK enum status wire_get_final(const struct wire_frame *f, struct wire_final *out);
 MUST_CHECK enum status wire_get_stats(const struct wire_frame *f, struct wire_stats *out);
 MUST_CHECK enum status wire_get_credit(const struct wire_frame *f, uint64_t *bytes);
+MUST_CHECK enum status wire_get_monitor(const struct wire_frame *f);
+MUST_CHECK enum status wire_get_claim(const struct wire_frame *f, struct wire_requests *out);
+MUST_CHECK enum status wire_get_settled(const struct wire_frame *f, struct wire_settled *out);
+MUST_CHECK enum status wire_get_release(const struct wire_frame *f, struct wire_requests *out);
 
 /* Entries of a STEP frame that was checked as a whole. Texts are the frame's; an entry's samples
  * are decoded into `scratch`, which has room since wire_get_step and is borrowed until the last

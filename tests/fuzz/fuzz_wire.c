@@ -31,6 +31,8 @@ static bool again(const struct wire_frame *f, struct buf *scratch, struct buf *o
         struct wire_step step;
         struct wire_final final;
         struct wire_stats stats;
+        struct wire_requests requests;
+        struct wire_settled settled;
         uint64_t number;
     } v;
 
@@ -46,6 +48,14 @@ static bool again(const struct wire_frame *f, struct buf *scratch, struct buf *o
         TRY(WIRE_REFUSED, refused, refused)
         TRY(WIRE_FINAL, final, final)
         TRY(WIRE_STATS, stats, stats)
+        TRY(WIRE_CLAIM, claim, requests)
+        TRY(WIRE_RELEASE, release, requests)
+        TRY(WIRE_SETTLED, settled, settled)
+    case WIRE_MONITOR:
+        if (wire_get_monitor(f) != ST_OK)
+            return false;
+        wire_put_monitor(out);
+        return true;
     case WIRE_SUBMIT:
         if (wire_get_submit(f, scratch, &v.submit) != ST_OK)
             return false;

@@ -146,6 +146,67 @@ static void a_segment_of_version_1_is_read(void **state)
     assert_int_equal(rows[1].final.output_tokens, 64);
 }
 
+struct holding {
+    struct billing_final finals[4];
+    size_t n;
+};
+
+static bool hold(void *arg, const struct billing_admission *a, const struct billing_final *f)
+{
+    const struct id held = sample_id(1);
+    struct holding *h = arg;
+
+    assert_true(id_equal(&a->id, &f->id));
+    h->finals[h->n++] = *f;
+    return id_equal(&a->id, &held);
+}
+
+static void reopen_holding(struct fixture *f, struct holding *h)
+{
+    const struct journal_config cfg = {
+        .dir = f->dir, .segment_bytes = 1 << 20, .on_interrupted = hold, .arg = h};
+    struct reason why;
+
+    h->n = 0;
+    journal_close(f->j);
+    assert_int_equal(journal_open(&cfg, &f->j, &why), ST_OK);
+}
+
+static void a_request_that_is_held_stays_open_until_it_is_finished(void **state)
+{
+    struct journal_progress p = {
+        .id = sample_id(1), .at_us = PROGRESS_US, .prompt_tokens = 11, .output_tokens = 64};
+    struct fixture *f = *state;
+    struct usage_row rows[4];
+    struct holding h;
+
+    assert_int_equal(admit(f, 1), ST_OK);
+    journal_progress(f->j, &p);
+    assert_int_equal(admit(f, 2), ST_OK);
+    reopen_holding(f, &h);
+    assert_int_equal(h.n, 2);
+    assert_int_equal(take_all(f->j, rows, 4), 1);
+    assert_int_equal(rows[0].admission.prompt_tokens, 12);
+    journal_posted(f->j, rows[0].seq, 1);
+    /* As often as gateways die before it has ended. */
+    for (int i = 0; i < 2; i++) {
+        reopen_holding(f, &h);
+        assert_int_equal(h.n, 1);
+        assert_int_equal(h.finals[0].outcome, OUTCOME_INTERRUPTED);
+        assert_int_equal(h.finals[0].output_tokens, 64);
+        assert_int_equal(h.finals[0].ended_at_us, p.at_us);
+        assert_int_equal(take_all(f->j, rows, 4), 0);
+    }
+    h.finals[0].output_tokens = 70;
+    assert_int_equal(finish_and_wait(f->j, f->loop, &h.finals[0]), ST_OK);
+    assert_int_equal(finish_and_wait(f->j, f->loop, &h.finals[0]), ST_NOT_FOUND);
+    reopen_holding(f, &h);
+    assert_int_equal(h.n, 0);
+    assert_int_equal(take_all(f->j, rows, 4), 1);
+    assert_int_equal(rows[0].final.output_tokens, 70);
+    assert_int_equal(rows[0].final.outcome, OUTCOME_INTERRUPTED);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -155,6 +216,7 @@ int main(void)
         TEST(before_the_prefill_is_complete_nothing_is_billed),
         TEST(progress_out_of_bounds_is_not_written),
         TEST(a_segment_of_version_1_is_read),
+        TEST(a_request_that_is_held_stays_open_until_it_is_finished),
     };
 
     log_init("test", LOG_ERROR);

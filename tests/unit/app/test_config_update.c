@@ -135,8 +135,8 @@ static void another_model_is_written_with_any_path(void **state)
     v.model_id = "b";
     assert_int_equal(config_update(&out, buf_cstr(&old), old.len, &v, &why), ST_OK);
     assert_int_equal(config_parse(buf_cstr(&out), out.len, "c", "/d", &c, &why), ST_OK);
-    assert_string_equal(c->model_path, v.model_path);
-    assert_string_equal(c->model_id, "b");
+    assert_string_equal(c->models[0].path, v.model_path);
+    assert_string_equal(c->models[0].id, "b");
     assert_string_equal(c->engine_socket, layout.engine_socket);
     config_free(c);
     buf_dispose(&out);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "engine/core/calibrate.h"
 #include "engine/core/kv_plan.h"
@@ -166,6 +167,7 @@ enum status engine_process_open(const struct engine_process_config *cfg,
         engine_process_close(p);
         return s;
     }
+    attendance_init(&p->attendance, cfg->orphan_ms, clock_mono_ms());
     log_info(NULL, "engine.ready",
              "model=\"%s\" revision=%.12s device=\"%s\" context=%u pages=%u max_sequences=%u "
              "prefill_rows=%u socket=%s",

@@ -42,6 +42,7 @@ struct engine_process_config {
     uint32_t depth;        /* steps in flight: 1 for a device that computes in `complete` */
     uint64_t credit_bytes; /* frames a gateway may be behind */
     int64_t drain_ms;      /* longest wait for running jobs at a stop */
+    int64_t orphan_ms;     /* without a gateway for so long it stops by itself; 0: never */
     /* Readable: stop (a signalfd or an eventfd). Refuses what waits, lets what runs finish within
      * drain_ms; readable once more: at once. */
     int stop_fd;

@@ -2,6 +2,7 @@
 #include "api/loop_thread.h"
 #include "api/respond.h"
 #include "api/routes.h"
+#include "base/json.h"
 #include "base/size.h"
 
 static void put_parts(struct buf *b, const struct api_health *h)
@@ -19,6 +20,22 @@ static void put_parts(struct buf *b, const struct api_health *h)
                    parts[i].ok ? "true" : "false");
 }
 
+/* Why a part is away, where that is known: the engine's supervisor says it. */
+static void put_reason(struct buf *b, struct api *api)
+{
+    struct engine_stats st;
+    struct buf text;
+
+    engine_stats(api->parts.engine, &st);
+    if (st.connected || st.absence[0] == '\0')
+        return;
+    buf_init(&text);
+    buf_printf(&text, "engine: %s", st.absence);
+    buf_puts(b, ",\"reason\":");
+    json_put_cstr(b, buf_cstr(&text));
+    buf_dispose(&text);
+}
+
 static void answer(struct request *r, bool ok, const struct api_health *parts)
 {
     struct buf body;
@@ -29,6 +46,7 @@ static void answer(struct request *r, bool ok, const struct api_health *parts)
         buf_puts(&body, ",\"parts\":{");
         put_parts(&body, parts);
         buf_putc(&body, '}');
+        put_reason(&body, r->loop->api);
     }
     buf_putc(&body, '}');
     respond_json(r, ok ? 200 : 503, &body);

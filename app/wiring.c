@@ -87,6 +87,7 @@ static enum status open_engine(struct wiring *w, struct reason *why)
         .default_max_tokens = (uint32_t)c->model_default_max_tokens,
         .text_threads = (unsigned)c->text_threads,
         .text_queue = (size_t)c->text_queue,
+        .silence_ms = c->engine_stall_ms,
     };
 
     return engine_open(&cfg, &w->engine, why);

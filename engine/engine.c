@@ -65,6 +65,7 @@ static enum status set_target(struct served_model *m, const struct engine_config
         .build = strdup(cfg->build != NULL ? cfg->build : ""),
         .revision = m->pub.revision,
         .context_tokens = m->pub.context_tokens,
+        .silence_ms = cfg->silence_ms,
         .stats = &m->stats,
         .arg = cfg->backend_arg,
     };

@@ -30,8 +30,9 @@ struct engine_config {
     uint32_t context_tokens;     /* 0: the file's own */
     uint32_t default_max_tokens; /* when a request has none; 0: what the context leaves */
     unsigned text_threads;
-    size_t text_queue; /* waiting text works, all tenants; more are refused */
-    const char *build; /* told to the engine process; NULL: "" */
+    size_t text_queue;  /* waiting text works, all tenants; more are refused */
+    const char *build;  /* told to the engine process; NULL: "" */
+    int64_t silence_ms; /* an engine that says nothing for so long counts as dead; 0: never */
     /* NULL: the engine process at socket_path. Tests give engine/backend/fake.h's, and its script.
      */
     const struct backend_ops *backend;
@@ -207,6 +208,7 @@ struct engine_stats {
     uint64_t prefix_query_tokens, prefix_hit_tokens, not_finite;
     uint32_t rows_max;        /* most sequences seen in one step since the engine's start */
     int64_t last_step_age_ms; /* -1: no work waits */
+    char absence[128];        /* without a connection: why, as far as somebody said; else "" */
 };
 /* Any thread: a consistent copy of the last STATS frame. */
 void engine_stats(struct engine *e, struct engine_stats *out);

@@ -20,6 +20,7 @@ static void open_gateway(struct engine_rig *r)
                                 .socket_path = r->socket_path,
                                 .text_threads = 1,
                                 .text_queue = 64,
+                                .silence_ms = RIG_SILENCE_MS,
                                 .build = "rig"};
     enum status s;
 

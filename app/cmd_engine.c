@@ -10,12 +10,14 @@
 #include <unistd.h>
 
 #include "app/config.h"
+#include "app/engine_cores.h"
 #include "app/local_run.h"
 #include "app/version.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "engine/core/engine_process.h"
 #include "engine/cpu/cpu.h"
+#include "engine/cpu/threads.h"
 
 /* Frames that a gateway's loop may be behind: half a second of a full batch, with room. */
 #define CREDIT_BYTES ((uint64_t)1 << 20)
@@ -45,7 +47,10 @@ static const char usage_text[] =
     "  --prefix-cache X   on (default) or off\n"
     "  --prefix-cache-share N  thousandths of all pages that a tenant may keep (default 500)\n"
     "  --kv-mb N          memory for KV pages in MiB (default: four contexts, at most 512 MiB, at\n"
-    "                     least one context)\n";
+    "                     least one context)\n"
+    "  --orphan-s N       ends after so long without a gateway (default 3600; 0: never)\n"
+    "  --cores LIST       auto (default: all but the first of more than two), off, or 1-3,5\n"
+    "  --nice N           where it shares every core, it gives way by this much (default 5)\n";
 
 enum option_value {
     OPT_CONFIG = 256,
@@ -65,6 +70,9 @@ enum option_value {
     OPT_AGE_UP_MS,
     OPT_PREFIX_CACHE,
     OPT_PREFIX_CACHE_SHARE,
+    OPT_ORPHAN_S,
+    OPT_CORES,
+    OPT_NICE,
     OPT_HELP,
 };
 
@@ -86,13 +94,16 @@ static const struct option options[] = {
     {"age-up-ms", required_argument, NULL, OPT_AGE_UP_MS},
     {"prefix-cache", required_argument, NULL, OPT_PREFIX_CACHE},
     {"prefix-cache-share", required_argument, NULL, OPT_PREFIX_CACHE_SHARE},
+    {"orphan-s", required_argument, NULL, OPT_ORPHAN_S},
+    {"cores", required_argument, NULL, OPT_CORES},
+    {"nice", required_argument, NULL, OPT_NICE},
     {"help", no_argument, NULL, OPT_HELP},
     {NULL, 0, NULL, 0},
 };
 
 /* What options and configuration file say; text fields are borrowed. */
 struct settings {
-    const char *config_path, *model, *socket, *mode, *kv_type, *isa, *prefix_cache;
+    const char *config_path, *model, *socket, *mode, *kv_type, *isa, *prefix_cache, *cores;
     long long numbers[OPT_HELP]; /* by option; -1: not given */
     enum kv_type kv;
     bool help;
@@ -113,6 +124,8 @@ static const struct {
     {OPT_STEP_MS, 0, 10000, 100},
     {OPT_AGE_UP_MS, 0, 3600000, 10000},
     {OPT_PREFIX_CACHE_SHARE, 0, 1000, 500},
+    {OPT_ORPHAN_S, 0, 31536000, 3600},
+    {OPT_NICE, 0, 19, 5},
 };
 
 static const char *option_name(int option)
@@ -162,6 +175,9 @@ static bool take_option(struct settings *s, int option, const char *value)
     case OPT_PREFIX_CACHE:
         s->prefix_cache = value;
         return true;
+    case OPT_CORES:
+        s->cores = value;
+        return true;
     case OPT_HELP:
         s->help = true;
         return true;
@@ -207,6 +223,7 @@ static void add_config(struct settings *s, const struct config *c)
     add_text(&s->kv_type, c->engine_kv_type);
     add_text(&s->isa, c->engine_isa);
     add_text(&s->prefix_cache, c->engine_prefix_cache);
+    add_text(&s->cores, c->engine_cores);
     add_number(s, OPT_THREADS, c->engine_threads);
     add_number(s, OPT_CONTEXT, c->model_context_tokens);
     add_number(s, OPT_MAX_SEQUENCES, c->engine_max_sequences);
@@ -217,6 +234,8 @@ static void add_config(struct settings *s, const struct config *c)
     add_number(s, OPT_STEP_MS, c->engine_step_ms);
     add_number(s, OPT_AGE_UP_MS, c->engine_age_up_ms);
     add_number(s, OPT_PREFIX_CACHE_SHARE, c->engine_prefix_cache_share);
+    add_number(s, OPT_ORPHAN_S, c->engine_orphan_s);
+    add_number(s, OPT_NICE, c->engine_nice);
 }
 
 static bool is_one_of(const char *option, const char *value, const char *a, const char *b)
@@ -233,6 +252,7 @@ static bool is_complete(struct settings *s)
     add_text(&s->kv_type, "auto");
     add_text(&s->isa, "auto");
     add_text(&s->prefix_cache, "on");
+    add_text(&s->cores, "auto");
     for (size_t i = 0; i < COUNT_OF(number_options); i++)
         add_number(s, number_options[i].option, number_options[i].otherwise);
     if (s->model == NULL || s->socket == NULL) {
@@ -267,6 +287,20 @@ static int open_stop_fd(void)
     return signalfd(-1, &stop, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
+static int run_engine(const struct engine_process_config *cfg)
+{
+    struct engine_process *p = NULL;
+    struct reason why = {0};
+    enum status st = engine_process_open(cfg, &p, &why);
+
+    if (st == ST_OK)
+        engine_process_run(p);
+    engine_process_close(p);
+    if (st != ST_OK)
+        return complain(why.text[0] != '\0' ? why.text : status_text(st));
+    return 0;
+}
+
 static int serve(const struct settings *s)
 {
     const long long *n = s->numbers;
@@ -292,22 +326,22 @@ static int serve(const struct settings *s)
         .depth = CPU_DEPTH,
         .credit_bytes = CREDIT_BYTES,
         .drain_ms = DRAIN_MS,
+        .orphan_ms = n[OPT_ORPHAN_S] * 1000,
         .stop_fd = open_stop_fd(),
     };
-    struct engine_process *p = NULL;
     struct reason why = {0};
-    enum status st;
+    unsigned n_cores;
+    int rc;
 
     if (cfg.stop_fd == -1)
         return complain(strerror(errno));
-    st = engine_process_open(&cfg, &p, &why);
-    if (st == ST_OK)
-        engine_process_run(p);
-    engine_process_close(p);
+    if (engine_cores_apply(s->cores, (int)n[OPT_NICE], &n_cores, &why) != ST_OK)
+        return complain(why.text);
+    if (cfg.n_threads == 0)
+        cfg.n_threads = n_cores < POOL_THREADS_MAX ? n_cores : POOL_THREADS_MAX;
+    rc = run_engine(&cfg);
     close(cfg.stop_fd);
-    if (st != ST_OK)
-        return complain(why.text[0] != '\0' ? why.text : status_text(st));
-    return 0;
+    return rc;
 }
 
 int cmd_engine(int argc, char **argv)

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "app/up/files.h"
+#include "app/supervise/files.h"
 
 /* As billing and the prices' table have room for. */
 #define MODEL_ID_MAX 95

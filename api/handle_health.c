@@ -1,4 +1,6 @@
 /* GET /livez, /readyz (and /health), /metrics: for machines that watch this one. */
+#include <inttypes.h>
+
 #include "api/loop_thread.h"
 #include "api/respond.h"
 #include "api/routes.h"
@@ -20,17 +22,21 @@ static void put_parts(struct buf *b, const struct api_health *h)
                    parts[i].ok ? "true" : "false");
 }
 
-/* Why a part is away, where that is known: the engine's supervisor says it. */
+/* Why there is no engine, where that is known: its supervisor says it, or its own numbers. */
 static void put_reason(struct buf *b, struct api *api)
 {
     struct engine_stats st;
     struct buf text;
 
     engine_stats(api->parts.engine, &st);
-    if (st.connected || st.absence[0] == '\0')
+    if (!st.stalled && (st.connected || st.absence[0] == '\0'))
         return;
     buf_init(&text);
-    buf_printf(&text, "engine: %s", st.absence);
+    if (st.stalled)
+        buf_printf(&text, "engine: no step for %" PRId64 " s while %u requests wait",
+                   st.last_step_age_ms / 1000, st.running + st.waiting);
+    else
+        buf_printf(&text, "engine: %s", st.absence);
     buf_puts(b, ",\"reason\":");
     json_put_cstr(b, buf_cstr(&text));
     buf_dispose(&text);

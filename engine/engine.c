@@ -160,7 +160,10 @@ const struct engine_model *engine_model_find(const struct engine *e, const char 
 
 void engine_stats(struct engine *e, struct engine_stats *out)
 {
+    int64_t limit_ms = e->models[0].target.silence_ms;
+
     stats_cell_read(&e->models[0].stats, clock_mono_ms(), out);
+    out->stalled = out->connected && limit_ms != 0 && out->last_step_age_ms >= limit_ms;
 }
 
 size_t engine_token_bytes(const struct engine_model *m, int32_t id, char *out, size_t cap)

@@ -208,6 +208,7 @@ struct engine_stats {
     uint64_t prefix_query_tokens, prefix_hit_tokens, not_finite;
     uint32_t rows_max;        /* most sequences seen in one step since the engine's start */
     int64_t last_step_age_ms; /* -1: no work waits */
+    bool stalled;             /* work has waited for silence_ms and no step was made */
     char absence[128];        /* without a connection: why, as far as somebody said; else "" */
 };
 /* Any thread: a consistent copy of the last STATS frame. */

@@ -376,6 +376,50 @@ static void test_a_silent_engine_ends_its_jobs(void **state)
     hand_engine_close(&h, &r);
 }
 
+static bool is_stalled(void *arg)
+{
+    struct engine_rig *r = arg;
+    struct engine_stats st;
+
+    engine_stats(r->engine, &st);
+    return st.stalled;
+}
+
+static bool is_told(void *arg)
+{
+    struct engine_rig *r = arg;
+    struct engine_stats st;
+
+    engine_stats(r->engine, &st);
+    return st.waiting == 1;
+}
+
+/* It answers, and does nothing. */
+static void test_an_engine_without_steps_is_stalled(void **state)
+{
+    struct wire_stats v = {.waiting = 1, .last_step_age_ms = 0};
+    struct hand_engine h = {.fd = -1};
+    struct engine_rig r;
+    struct buf b;
+
+    (void)state;
+    buf_init(&b);
+    hand_engine_open(&h, &r, 512);
+    engine_rig_await_ready(&r);
+    wire_put_stats(&b, &v);
+    send_all(h.fd, &b);
+    engine_rig_await(&r, is_told, &r);
+    assert_false(is_stalled(&r));
+    buf_clear(&b);
+    v.last_step_age_ms = RIG_SILENCE_MS;
+    wire_put_stats(&b, &v);
+    send_all(h.fd, &b);
+    engine_rig_await(&r, is_stalled, &r);
+    assert_true(engine_link_is_ready(r.link));
+    buf_dispose(&b);
+    hand_engine_close(&h, &r);
+}
+
 static void test_a_greeting_without_answer_is_made_anew(void **state)
 {
     struct hand_engine h = {.fd = -1};
@@ -437,6 +481,7 @@ int main(void)
         cmocka_unit_test(test_an_engine_that_breaks_the_rules_is_left),
         cmocka_unit_test(test_an_engine_with_less_context_is_never_ready),
         cmocka_unit_test(test_a_silent_engine_ends_its_jobs),
+        cmocka_unit_test(test_an_engine_without_steps_is_stalled),
         cmocka_unit_test(test_a_greeting_without_answer_is_made_anew),
         cmocka_unit_test(test_who_stands_in_for_the_engine_is_heard_and_asked_again_soon),
     };

@@ -32,6 +32,7 @@ struct engine_process {
     uint32_t n_conns;
 
     struct attendance attendance;
+    bool is_orphaned; /* and so ends */
 
     bool is_busy; /* the last turn did something */
     struct progress progress;

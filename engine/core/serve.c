@@ -268,6 +268,8 @@ static bool is_flushed(const struct engine_process *p)
 /* Past the deadline the rest ends with what it has, and what can be written now is written. */
 static bool is_stopped(struct engine_process *p)
 {
+    if (p->is_orphaned)
+        return true;
     if (!p->jobs.draining)
         return false;
     if (p->jobs.n == 0 && is_flushed(p))
@@ -300,7 +302,7 @@ static int wait_ms(const struct engine_process *p)
     return until <= now_ms ? 0 : (int)(until - now_ms < 60000 ? until - now_ms : 60000);
 }
 
-static void poll_sockets(struct engine_process *p)
+static void handle_sockets(struct engine_process *p)
 {
     struct pollfd fds[CONNS_MAX + 2];
     uint32_t n = p->n_conns;
@@ -320,6 +322,16 @@ static void poll_sockets(struct engine_process *p)
         on_stop(p);
     if (p->listen_fd != -1 && fds[n + 1].revents != 0)
         accept_all(p);
+}
+
+/* Only here has everybody's greeting been read that came during a long step. */
+static void poll_sockets(struct engine_process *p)
+{
+    handle_sockets(p);
+    p->is_orphaned = attendance_is_over(&p->attendance, p->conns, p->n_conns, clock_mono_ms());
+    if (p->is_orphaned)
+        log_info(NULL, "engine.orphan", "no gateway for %lld s: this process ends",
+                 (long long)p->cfg.orphan_ms / 1000);
 }
 
 /* Nothing else is to do: makes the first steps quick. False: nothing is left to prepare. */
@@ -362,22 +374,10 @@ static void step(struct engine_process *p)
     progress_note(&p->progress, s.steps, has_work(p), now_us());
 }
 
-/* Nobody has needed it for long. */
-static bool is_orphaned(struct engine_process *p)
-{
-    if (!attendance_is_over(&p->attendance, p->conns, p->n_conns, clock_mono_ms()))
-        return false;
-    log_info(NULL, "engine.orphan", "no gateway for %lld s: this process ends",
-             (long long)p->cfg.orphan_ms / 1000);
-    return true;
-}
-
 void engine_process_run(struct engine_process *p)
 {
     while (!is_stopped(p)) {
         poll_sockets(p);
-        if (is_orphaned(p))
-            break;
         flush_all(p);
         step(p);
         flush_all(p);

@@ -16,7 +16,7 @@ import pytest
 
 from conftest import BIN, MODEL, MODEL_ID, SLOW, Stack, free_port, scratch, sse_events, wait_for
 
-STALL_MS = 3000
+STALL_MS = 8000  # far above what an engine needs for its first steps on a machine that others use
 
 
 class House(Stack):
@@ -129,7 +129,7 @@ def test_a_frozen_engine_is_killed_and_started_again(house):
     assert_ended_and_billed(house, "stall", out)
     assert max(s.ended for s in out) - frozen < STALL_MS / 1000 + 2
     house.wait_ready(30)
-    assert "said nothing for 3 s: killed" in house.text()
+    assert f"said nothing for {STALL_MS // 1000} s: killed" in house.text()
     code, status = house.status()
     assert code == 0 and status["engine"]["deaths"] == 1 and "said nothing" in status["engine"]["reason"]
     assert house.chat(key=key).status_code == 200
@@ -170,7 +170,8 @@ def test_a_crash_loop_stops_and_says_why(house):
     shutil.copy(MODEL, copy)
     house.process.send_signal(signal.SIGHUP)
     house.wait_ready(30)
-    assert house.chat().status_code == 200
+    answer = house.chat()
+    assert answer.status_code == 200, answer.text
 
 
 def test_a_dead_gateway_leaves_its_engine_alone(house):
@@ -180,7 +181,8 @@ def test_a_dead_gateway_leaves_its_engine_alone(house):
     wait_for("its successor", lambda: house.pid_of("gateway") not in (None, old), 20 * SLOW)
     house.wait_ready(30)
     assert house.pid_of("engine") == engine
-    assert house.chat().status_code == 200
+    answer = house.chat()
+    assert answer.status_code == 200, answer.text
 
 
 def test_kill_9_of_the_supervisor_leaves_nothing_and_the_next_one_works(house):
@@ -194,7 +196,8 @@ def test_kill_9_of_the_supervisor_leaves_nothing_and_the_next_one_works(house):
     assert house.pid_of("engine") not in pids and house.pid_of("gateway") not in pids
     code, status = house.status()
     assert code == 0 and status["engine"]["deaths"] == 0
-    assert house.chat().status_code == 200
+    answer = house.chat()
+    assert answer.status_code == 200, answer.text
 
 
 def test_status_for_people(house):
@@ -217,7 +220,8 @@ def test_a_second_house_is_refused(house):
     house.start()
     done = subprocess.run(house.command(), capture_output=True, text=True, timeout=30 * SLOW)
     assert done.returncode == 1 and "in use by another sluice" in done.stderr
-    assert house.chat().status_code == 200
+    answer = house.chat()
+    assert answer.status_code == 200, answer.text
 
 
 def test_a_caller_that_does_not_greet_is_let_go(house):

@@ -52,14 +52,18 @@ static enum status read_file(const char *path, size_t max, struct buf *out, stru
 
 /* ---- what one key alone cannot say ---- */
 
+/* An idle engine says something every second: it must be missed more than once. */
+#define STALL_MS_MIN 3000
+
 /* Of the engine's keys: also when the rest of the file is another process's. */
 static enum status check_engine(const struct config *c, const char *name, struct reason *why)
 {
-    if (c->engine_stall_ms != 0 && c->engine_stall_ms < int64_max(1000, 3 * c->engine_step_ms))
+    if (c->engine_stall_ms != 0 &&
+        c->engine_stall_ms < int64_max(STALL_MS_MIN, 3 * c->engine_step_ms))
         return fail_param(why, ST_INVALID, "engine.stall_ms",
-                          "%s: engine.stall_ms must be 0, or at least 1000 and three times "
+                          "%s: engine.stall_ms must be 0, or at least %d and three times "
                           "engine.step_ms",
-                          name);
+                          name, STALL_MS_MIN);
     return ST_OK;
 }
 

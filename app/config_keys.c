@@ -120,7 +120,7 @@ const struct config_key config_keys[] = {
     ENGINE_INT("engine.stall_ms", engine_stall_ms, "30000", 0, 3600000,
                "An engine that is silent, or makes no step while requests wait, for so long is "
                "killed and started again by its supervisor; the gateway counts it as gone. At "
-               "least 1000, and three times `engine.step_ms`. 0: never."),
+               "least 3000, and three times `engine.step_ms`. 0: never."),
     ENGINE_INT("engine.orphan_s", engine_orphan_s, "3600", 0, 31536000,
                "Without any gateway for so many seconds the engine ends; its supervisor starts it "
                "again when a gateway runs. 0: never."),

@@ -104,10 +104,11 @@ static void a_watchdog_below_a_few_steps_is_refused(void **state)
     struct reason why;
 
     (void)state;
-    assert_refused(WITH_ENGINE("  stall_ms: 999\n"), "engine.stall_ms must be 0, or at least 1000");
-    assert_refused(WITH_ENGINE("  stall_ms: 2999\n  step_ms: 1000\n"), "three times");
-    assert_int_equal(parse(WITH_ENGINE("  stall_ms: 3000\n  step_ms: 1000\n"), &c, &why), ST_OK);
-    assert_int_equal(c->engine_stall_ms, 3000);
+    assert_refused(WITH_ENGINE("  stall_ms: 2999\n"),
+                   "engine.stall_ms must be 0, or at least 3000");
+    assert_refused(WITH_ENGINE("  stall_ms: 5999\n  step_ms: 2000\n"), "three times");
+    assert_int_equal(parse(WITH_ENGINE("  stall_ms: 6000\n  step_ms: 2000\n"), &c, &why), ST_OK);
+    assert_int_equal(c->engine_stall_ms, 6000);
     config_free(c);
     assert_int_equal(parse(WITH_ENGINE("  stall_ms: 0\n"), &c, &why), ST_OK);
     config_free(c);

@@ -16,7 +16,6 @@
 #include "app/supervise/engine_watch.h"
 #include "app/supervise/stand_in.h"
 #include "base/log.h"
-#include "engine/core/listener.h"
 
 /* Last: its macro fail() would meet the declaration of ours. */
 #include <cmocka.h>
@@ -34,12 +33,32 @@ struct hand {
     struct reason why;
 };
 
+static int listen_by_hand(void)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    strcpy(a.sun_path, path);
+    assert_int_equal(bind(fd, (const struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(listen(fd, 4), 0);
+    return fd;
+}
+
+static void stop_listening(struct hand *h)
+{
+    if (h->listen_fd == -1)
+        return;
+    unlink(path);
+    close(h->listen_fd);
+    h->listen_fd = -1;
+}
+
 static void open_hand(struct hand *h)
 {
     memset(h, 0, sizeof *h);
     h->fd = -1;
     h->now_ms = 1000000;
-    assert_int_equal(listener_open(path, &h->listen_fd, NULL), ST_OK);
+    h->listen_fd = listen_by_hand();
     engine_watch_init(&h->watch, path, STALL_MS);
     engine_watch_start(&h->watch, h->now_ms);
 }
@@ -49,7 +68,7 @@ static void close_hand(struct hand *h)
     engine_watch_dispose(&h->watch);
     if (h->fd != -1)
         close(h->fd);
-    listener_close(path, h->listen_fd);
+    stop_listening(h);
 }
 
 static bool turn(struct hand *h)
@@ -178,8 +197,7 @@ static void a_loading_engine_has_time_but_not_for_ever(void **state)
 
     (void)state;
     open_hand(&h);
-    listener_close(path, h.listen_fd);
-    h.listen_fd = -1;
+    stop_listening(&h);
     assert_false(pass(&h, ENGINE_LOAD_MAX_MS - 1000));
     assert_true(pass(&h, 1000));
     assert_string_equal(h.why.text, "was still not ready after 1800 s");

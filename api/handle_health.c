@@ -1,4 +1,6 @@
 /* GET /livez, /readyz (and /health), /metrics: for machines that watch this one. */
+#include <inttypes.h>
+
 #include "api/loop_thread.h"
 #include "api/respond.h"
 #include "api/routes.h"
@@ -31,6 +33,37 @@ static void put_models(struct buf *b, struct api *a)
     }
 }
 
+/* False: its engine is there, or nobody said why not. */
+static bool put_absence(struct buf *text, const struct engine_stats *st)
+{
+    if (st->stalled)
+        buf_printf(text, "engine: no step for %" PRId64 " s while %u requests wait",
+                   st->last_step_age_ms / 1000, st->running + st->waiting);
+    else if (!st->connected && st->absence[0] != '\0')
+        buf_printf(text, "engine: %s", st->absence);
+    return text->len > 0;
+}
+
+/* Why there is no engine, where that is known: its supervisor says it, or its own numbers. Of
+ * several the first that has something to say. */
+static void put_reason(struct buf *b, struct api *a)
+{
+    struct engine_stats st;
+    struct buf text;
+    bool found = false;
+
+    buf_init(&text);
+    for (size_t i = 0; i < a->n_models && !found; i++) {
+        engine_stats_of(a->parts.engine, engine_model_at(a->parts.engine, i), &st);
+        found = put_absence(&text, &st);
+    }
+    if (found) {
+        buf_puts(b, ",\"reason\":");
+        json_put_cstr(b, buf_cstr(&text));
+    }
+    buf_dispose(&text);
+}
+
 static void answer(struct request *r, bool ok, const struct api_health *parts)
 {
     struct buf body;
@@ -43,6 +76,7 @@ static void answer(struct request *r, bool ok, const struct api_health *parts)
         buf_puts(&body, "},\"models\":{");
         put_models(&body, r->loop->api);
         buf_putc(&body, '}');
+        put_reason(&body, r->loop->api);
     }
     buf_putc(&body, '}');
     respond_json(r, ok ? 200 : 503, &body);

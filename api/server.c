@@ -262,10 +262,12 @@ void api_stop(struct api *a)
 void api_health(struct api *a, struct api_health *out)
 {
     int64_t now_ms = clock_mono_ms();
+    struct engine_stats engine;
 
+    engine_stats(a->parts.engine, &engine);
     *out = (struct api_health){
         .loops = true,
-        .engine = true,
+        .engine = !engine.stalled, /* an answering socket alone is no engine at work */
         .redis = true,
         .auth = auth_is_ready(a->parts.auth),
         .billing = billing_is_ready(a->parts.billing),

@@ -12,6 +12,7 @@
 #include "app/check_lockdown.h"
 #include "app/config.h"
 #include "app/config_models.h"
+#include "app/engine_cores.h"
 #include "app/local_run.h"
 #include "app/memory.h"
 #include "app/version.h"
@@ -19,6 +20,7 @@
 #include "base/size.h"
 #include "engine/core/engine_process.h"
 #include "engine/cpu/cpu.h"
+#include "engine/cpu/threads.h"
 
 /* Frames that a gateway's loop may be behind: half a second of a full batch, with room. */
 #define CREDIT_BYTES ((uint64_t)1 << 20)
@@ -51,7 +53,10 @@ static const char usage_text[] =
     "  --lockdown X       auto (default), require or off: see docs/operations.md\n"
     "  --check-lockdown   locks in as for serving, tries each way out, prints a table, ends\n"
     "  --kv-mb N          memory for KV pages in MiB (default: four contexts, at most 512 MiB, at\n"
-    "                     least one context)\n";
+    "                     least one context)\n"
+    "  --orphan-s N       ends after so long without a gateway (default 3600; 0: never)\n"
+    "  --cores LIST       auto (default: all but the first of more than two), off, or 1-3,5\n"
+    "  --nice N           where it shares every core, it gives way by this much (default 5)\n";
 
 enum option_value {
     OPT_CONFIG = 256,
@@ -74,6 +79,9 @@ enum option_value {
     OPT_PREFIX_CACHE_SHARE,
     OPT_LOCKDOWN,
     OPT_CHECK_LOCKDOWN,
+    OPT_ORPHAN_S,
+    OPT_CORES,
+    OPT_NICE,
     OPT_HELP,
 };
 
@@ -98,6 +106,9 @@ static const struct option options[] = {
     {"prefix-cache-share", required_argument, NULL, OPT_PREFIX_CACHE_SHARE},
     {"lockdown", required_argument, NULL, OPT_LOCKDOWN},
     {"check-lockdown", no_argument, NULL, OPT_CHECK_LOCKDOWN},
+    {"orphan-s", required_argument, NULL, OPT_ORPHAN_S},
+    {"cores", required_argument, NULL, OPT_CORES},
+    {"nice", required_argument, NULL, OPT_NICE},
     {"help", no_argument, NULL, OPT_HELP},
     {NULL, 0, NULL, 0},
 };
@@ -105,7 +116,7 @@ static const struct option options[] = {
 /* What options and configuration file say; text fields are borrowed. */
 struct settings {
     const char *config_path, *model_id, *model, *socket, *mode, *kv_type, *isa, *prefix_cache,
-        *lockdown;
+        *lockdown, *cores;
     long long numbers[OPT_HELP]; /* by option; -1: not given */
     enum kv_type kv;
     enum lockdown_want lock;
@@ -129,6 +140,8 @@ static const struct {
     {OPT_STEP_MS, 0, 10000, 100},
     {OPT_AGE_UP_MS, 0, 3600000, 10000},
     {OPT_PREFIX_CACHE_SHARE, 0, 1000, 500},
+    {OPT_ORPHAN_S, 0, 31536000, 3600},
+    {OPT_NICE, 0, 19, 5},
 };
 
 static const char *option_name(int option)
@@ -184,6 +197,9 @@ static bool take_option(struct settings *s, int option, const char *value)
     case OPT_LOCKDOWN:
         s->lockdown = value;
         return true;
+    case OPT_CORES:
+        s->cores = value;
+        return true;
     case OPT_CHECK_LOCKDOWN:
         s->check_lockdown = true;
         return true;
@@ -236,6 +252,7 @@ static void add_config(struct settings *s)
     add_text(&s->isa, c->engine_isa);
     add_text(&s->prefix_cache, c->engine_prefix_cache);
     add_text(&s->lockdown, c->engine_lockdown);
+    add_text(&s->cores, c->engine_cores);
     add_number(s, OPT_THREADS, m->threads);
     add_number(s, OPT_CONTEXT, m->context_tokens);
     add_number(s, OPT_MAX_SEQUENCES, m->max_sequences);
@@ -246,6 +263,8 @@ static void add_config(struct settings *s)
     add_number(s, OPT_STEP_MS, c->engine_step_ms);
     add_number(s, OPT_AGE_UP_MS, c->engine_age_up_ms);
     add_number(s, OPT_PREFIX_CACHE_SHARE, c->engine_prefix_cache_share);
+    add_number(s, OPT_ORPHAN_S, c->engine_orphan_s);
+    add_number(s, OPT_NICE, c->engine_nice);
 }
 
 static bool is_one_of(const char *option, const char *value, const char *a, const char *b)
@@ -277,6 +296,7 @@ static bool is_complete(struct settings *s)
     add_text(&s->isa, "auto");
     add_text(&s->prefix_cache, "on");
     add_text(&s->lockdown, "auto");
+    add_text(&s->cores, "auto");
     for (size_t i = 0; i < COUNT_OF(number_options); i++)
         add_number(s, number_options[i].option, number_options[i].otherwise);
     if (s->model == NULL || s->socket == NULL || (s->model_id != NULL && s->config_path == NULL)) {
@@ -353,13 +373,19 @@ static int serve(const struct settings *s)
         .credit_bytes = CREDIT_BYTES,
         .lockdown = s->lock,
         .drain_ms = DRAIN_MS,
+        .orphan_ms = n[OPT_ORPHAN_S] * 1000,
         .stop_fd = open_stop_fd(),
     };
     struct reason why = {0};
+    unsigned n_cores;
     int rc;
 
     if (cfg.stop_fd == -1)
         return complain(strerror(errno));
+    if (engine_cores_apply(s->cores, (int)n[OPT_NICE], &n_cores, &why) != ST_OK)
+        return complain(why.text);
+    if (cfg.n_threads == 0)
+        cfg.n_threads = n_cores < POOL_THREADS_MAX ? n_cores : POOL_THREADS_MAX;
     if (s->config != NULL && memory_check_model(s->config, s->chosen, &cfg, &why) != ST_OK)
         rc = complain(why.text);
     else

@@ -3,16 +3,25 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "app/config.h"
+#include "app/serve_with_engine.h"
 #include "app/version.h"
 #include "app/wiring.h"
 #include "base/embedded.h"
 #include "base/log.h"
 #include "store/migrate.h"
 #include "store/pg.h"
+
+static const char usage_text[] =
+    "usage: sluice serve --config FILE [--with-engine]\n"
+    "\n"
+    "  --with-engine   a small parent process keeps the engine running too: both are restarted "
+    "when\n"
+    "                  they die, each without the other; SIGHUP tries again what was given up\n";
 
 static int refuse(const char *what)
 {
@@ -93,22 +102,43 @@ static int serve(const struct config *cfg)
     return 0;
 }
 
+/* The path of --config; NULL: used wrongly. */
+static const char *take_options(int argc, char **argv, bool *with_engine)
+{
+    const char *path = NULL;
+
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--with-engine") == 0)
+            *with_engine = true;
+        else if (strcmp(argv[i], "--config") == 0 && i + 1 < argc)
+            path = argv[++i];
+        else
+            return NULL;
+    }
+    return path;
+}
+
 int cmd_serve(int argc, char **argv)
 {
     struct config *cfg = NULL;
     struct reason why = {0};
+    bool with_engine = false;
+    const char *path;
     enum status st;
     int rc;
 
     if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        puts("usage: sluice serve --config FILE");
+        fputs(usage_text, stdout);
         return 0;
     }
-    if (argc != 3 || strcmp(argv[1], "--config") != 0) {
-        fputs("usage: sluice serve --config FILE\n", stderr);
+    path = take_options(argc, argv, &with_engine);
+    if (path == NULL) {
+        fputs(usage_text, stderr);
         return 2;
     }
-    st = config_load(argv[2], &cfg, &why);
+    if (with_engine)
+        return serve_with_engine(path);
+    st = config_load(path, &cfg, &why);
     if (st != ST_OK)
         return fail_to_start(st, &why);
     log_init("gateway", cfg->log_level);

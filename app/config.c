@@ -15,6 +15,7 @@
 #include "app/config_models.h"
 #include "app/config_yaml.h"
 #include "base/buf.h"
+#include "base/size.h"
 
 /* A configuration has some sixty keys: a file past this is not one. */
 #define CONFIG_BYTES_MAX (256u << 10)
@@ -52,6 +53,21 @@ static enum status read_file(const char *path, size_t max, struct buf *out, stru
 
 /* ---- what one key alone cannot say ---- */
 
+/* An idle engine says something every second: it must be missed more than once. */
+#define STALL_MS_MIN 3000
+
+/* Of the engine's keys: also when the rest of the file is another process's. */
+static enum status check_engine(const struct config *c, const char *name, struct reason *why)
+{
+    if (c->engine_stall_ms != 0 &&
+        c->engine_stall_ms < int64_max(STALL_MS_MIN, 3 * c->engine_step_ms))
+        return fail_param(why, ST_INVALID, "engine.stall_ms",
+                          "%s: engine.stall_ms must be 0, or at least %d and three times "
+                          "engine.step_ms",
+                          name, STALL_MS_MIN);
+    return ST_OK;
+}
+
 static enum status check_together(const struct config *c, const char *name, struct reason *why)
 {
     if (c->tls_port != 0 && (c->tls_cert[0] == '\0' || c->tls_key[0] == '\0'))
@@ -65,7 +81,7 @@ static enum status check_together(const struct config *c, const char *name, stru
     if (c->buffered_max_bytes < c->body_max_bytes)
         return fail_param(why, ST_INVALID, "server.buffered_max_bytes",
                           "%s: server.buffered_max_bytes is below server.body_max_bytes", name);
-    return ST_OK;
+    return check_engine(c, name, why);
 }
 
 static enum status check_required(struct config *c, bool engine, const char *name,
@@ -77,7 +93,7 @@ static enum status check_required(struct config *c, bool engine, const char *nam
         if (k->fallback == NULL && *text_of(c, k) == NULL && (k->engine || !engine))
             return fail_param(why, ST_INVALID, k->name, "%s: %s is missing", name, k->name);
     }
-    return engine ? ST_OK : check_together(c, name, why);
+    return engine ? check_engine(c, name, why) : check_together(c, name, why);
 }
 
 static enum log_level level_of(const char *name)

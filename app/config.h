@@ -53,6 +53,10 @@ struct config {
     int64_t engine_prefix_cache_share; /* thousandths */
     int64_t engine_queue_max_ms;       /* 0: no bound */
     int64_t engine_adopt_ms;           /* 0: the engine is not asked */
+    int64_t engine_stall_ms;           /* 0: never */
+    int64_t engine_orphan_s;           /* 0: never */
+    char *engine_cores;                /* "auto", "off", or a list of cores: "1-3,5" */
+    int64_t engine_nice;               /* 0: as its parent */
 
     /* server */
     char *listen;

@@ -102,6 +102,26 @@ const struct config_key config_keys[] = {
         "Longest wait of a starting gateway for the engine's word on how the requests of one that "
         "died ended; then their last progress record counts. It serves meanwhile. 0: that record "
         "counts at once."),
+    ENGINE_INT("engine.stall_ms", engine_stall_ms, "30000", 0, 3600000,
+               "An engine that is silent, or makes no step while requests wait, for so long is "
+               "killed and started again by its supervisor; the gateway counts it as gone. At "
+               "least 3000, and three times `engine.step_ms`. 0: never."),
+    ENGINE_INT("engine.orphan_s", engine_orphan_s, "3600", 0, 31536000,
+               "Without any gateway for so many seconds the engine ends; its supervisor starts it "
+               "again when a gateway runs. 0: never."),
+    {.name = "engine.cores",
+     .kind = CONFIG_TEXT,
+     .offset = AT(engine_cores),
+     .fallback = "auto",
+     .min = 1,
+     .max = 255,
+     .engine = true,
+     .help = "Cores the engine computes on: `auto` (all but the first where there are more than "
+             "two, else all), `off` (all), or a list such as `1-3,5`. Gateway, Redis and journal "
+             "keep the others to themselves."},
+    ENGINE_INT("engine.nice", engine_nice, "5", 0, 19,
+               "Where the engine shares every core with the other processes, it gives way to them "
+               "by this much (nice(2)). 0: not."),
 
     TEXT("server.listen", listen, "127.0.0.1", 1, 255, "Address of the API's listeners."),
     INT("server.port", port, "8080", 1, 65535, "HTTP/1.1 and cleartext HTTP/2."),

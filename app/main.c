@@ -12,6 +12,7 @@
 #include "app/cmd_render.h"
 #include "app/cmd_score.h"
 #include "app/cmd_serve.h"
+#include "app/cmd_status.h"
 #include "app/cmd_tokenize.h"
 #include "app/cmd_usage.h"
 #include "app/up/up.h"
@@ -34,6 +35,7 @@ static const struct command commands[] = {
     {"up", cmd_up, "start everything under one folder: databases, engine, gateway"},
     {"serve", cmd_serve, "the gateway: HTTP, keys, limits, billing"},
     {"engine", cmd_engine, "the engine process: one model on one device"},
+    {"status", cmd_status, "is the engine at work and the gateway ready?"},
     {"migrate", cmd_migrate, "bring the database's schema up to date"},
     {"check-config", cmd_check_config, "say whether a configuration file is right"},
     {"key", cmd_key, "create, list, disable, enable and expire API keys"},

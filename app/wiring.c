@@ -114,6 +114,7 @@ static enum status open_engine(struct wiring *w, struct reason *why)
         .n_models = c->n_models,
         .text_threads = (unsigned)c->text_threads,
         .text_queue = (size_t)c->text_queue,
+        .silence_ms = c->engine_stall_ms,
     };
 
     for (size_t i = 0; i < c->n_models; i++)

@@ -82,6 +82,7 @@ static enum status set_target(struct served_model *m, const struct engine_config
         .build = strdup(cfg->build != NULL ? cfg->build : ""),
         .revision = m->pub.revision,
         .context_tokens = m->pub.context_tokens,
+        .silence_ms = cfg->silence_ms,
         .stats = &m->stats,
         .arg = cfg->backend_arg,
     };
@@ -236,12 +237,17 @@ size_t engine_token_bytes(const struct engine_model *m, int32_t id, char *out, s
 
 void engine_stats_of(struct engine *e, const struct engine_model *m, struct engine_stats *out)
 {
-    stats_cell_read(&e->models[index_of(e, m)].stats, clock_mono_ms(), out);
+    struct served_model *served = &e->models[index_of(e, m)];
+    int64_t limit_ms = served->target.silence_ms;
+
+    stats_cell_read(&served->stats, clock_mono_ms(), out);
+    out->stalled = out->connected && limit_ms != 0 && out->last_step_age_ms >= limit_ms;
 }
 
 static void add_stats(struct engine_stats *sum, const struct engine_stats *s)
 {
     sum->connected &= s->connected;
+    sum->stalled |= s->stalled;
     sum->running += s->running;
     sum->waiting += s->waiting;
     sum->pages_used += s->pages_used;

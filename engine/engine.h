@@ -44,8 +44,9 @@ struct engine_config {
     const struct engine_model_config *models; /* (n_models); no name twice */
     size_t n_models;                          /* at least 1 */
     unsigned text_threads;
-    size_t text_queue; /* waiting text works, all tenants; more are refused */
-    const char *build; /* told to the engine process; NULL: "" */
+    size_t text_queue;  /* waiting text works, all tenants; more are refused */
+    const char *build;  /* told to the engine process; NULL: "" */
+    int64_t silence_ms; /* an engine that says nothing for so long counts as dead; 0: never */
     /* NULL: the engine processes at the sockets. Tests give engine/backend/fake.h's, and its
      * script.
      */
@@ -158,7 +159,7 @@ struct engine_stop_string {
 /* What became of a choice in a step. */
 struct engine_delta {
     uint32_t choice;
-    int64_t read_us; /* monotonic; the same for all that were read from the engine together */
+    int64_t read_us;  /* monotonic; the same for all that were read from the engine together */
     const char *text; /* valid UTF-8, may be empty */
     size_t len;
     enum engine_finish finish; /* not NONE: the choice has ended, nothing of it follows */
@@ -261,6 +262,8 @@ struct engine_stats {
     uint64_t prefix_query_tokens, prefix_hit_tokens, not_finite;
     uint32_t rows_max;        /* most sequences seen in one step since the engine's start */
     int64_t last_step_age_ms; /* -1: no work waits */
+    bool stalled;             /* work has waited for silence_ms and no step was made */
+    char absence[128];        /* without a connection: why, as far as somebody said; else "" */
 };
 /* Any thread: a consistent copy of the last STATS frame of the model's engine. */
 void engine_stats_of(struct engine *e, const struct engine_model *m, struct engine_stats *out);

@@ -1,15 +1,14 @@
 #include "app/up/checks.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "app/up/files.h"
+#include "app/supervise/alone.h"
+#include "app/supervise/files.h"
 #include "app/up/layout.h"
 #include "engine/engine.h"
 
@@ -61,23 +60,8 @@ enum status check_model(const char *path, struct reason *why)
 
 enum status check_alone(const char *folder, struct reason *why)
 {
-    char path[LAYOUT_PATH_MAX], pid[32] = "";
-    int n, fd;
+    char path[LAYOUT_PATH_MAX];
 
     snprintf(path, sizeof path, "%.600s/lock", folder);
-    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (fd == -1)
-        return fail(why, ST_IO, "%s: %s", path, strerror(errno));
-    if (flock(fd, LOCK_EX | LOCK_NB) == -1) {
-        if (file_read(path, pid, sizeof pid) != ST_OK)
-            pid[0] = '\0';
-        close(fd);
-        return fail(why, ST_CONFLICT, "%s is in use by another sluice up (pid %s)", folder,
-                    pid[0] != '\0' ? pid : "unknown");
-    }
-    /* The descriptor stays open: the lock lives as long as the process. */
-    n = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
-    if (ftruncate(fd, 0) == -1 || write(fd, pid, (size_t)n) != n)
-        return fail(why, errno == ENOSPC ? ST_NO_SPACE : ST_IO, "%s: %s", path, strerror(errno));
-    return ST_OK;
+    return alone_take(path, folder, why);
 }

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "app/up/files.h"
+#include "app/supervise/files.h"
 
 void commands_put_quoted(struct buf *out, const char *s)
 {

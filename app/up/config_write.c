@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "app/up/files.h"
+#include "app/supervise/files.h"
 
 /* As billing and the prices' table have room for. */
 #define MODEL_ID_MAX 95

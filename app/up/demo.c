@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "app/up/files.h"
+#include "app/supervise/files.h"
 #include "auth/auth.h"
 #include "base/id.h"
 #include "base/size.h"

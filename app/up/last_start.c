@@ -8,7 +8,7 @@
 
 #include "app/up/checks.h"
 #include "app/up/config_write.h"
-#include "app/up/files.h"
+#include "app/supervise/files.h"
 
 enum status last_start_read(const char *config, struct up_options *o, struct config **last,
                             struct reason *why)

@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "app/up/files.h"
+#include "app/supervise/files.h"
 
 /* sun_path holds 108 bytes with its NUL (unix(7)); the longest name we put behind the folder. */
 #define SOCKET_PATH_MAX     107

@@ -7,19 +7,11 @@
 #ifndef APP_UP_LAYOUT_H
 #define APP_UP_LAYOUT_H
 
-#include <stdbool.h>
-#include <sys/types.h>
-
+#include "app/supervise/process.h"
 #include "base/status.h"
 
 #define LAYOUT_DIR_MAX  512
-#define LAYOUT_PATH_MAX 640
-
-struct account {
-    bool change; /* false: as the launcher itself */
-    uid_t uid;
-    gid_t gid;
-};
+#define LAYOUT_PATH_MAX PROCESS_PATH_MAX
 
 struct layout {
     char dir[LAYOUT_DIR_MAX];  /* absolute, no links in it */

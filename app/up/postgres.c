@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "app/up/files.h"
+#include "app/supervise/files.h"
 #include "store/pg.h"
 
 #define BIN_PATTERN "/usr/lib/postgresql/*/bin/postgres"

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "app/up/children.h"
+#include "app/supervise/children.h"
 #include "app/up/layout.h"
 #include "base/status.h"
 

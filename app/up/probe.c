@@ -63,17 +63,37 @@ static struct sockaddr_in local_port(int port)
     return a;
 }
 
-int probe_http(int port, const char *path, char *answer, size_t size)
+/* What a server at `address` can be reached at from here; the length of it. */
+static socklen_t address_of(const char *address, int port, struct sockaddr_storage *out)
 {
-    struct sockaddr_in to = local_port(port);
+    struct sockaddr_in v4 = local_port(port);
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
+    struct in_addr to;
+
+    if (inet_pton(AF_INET6, address, &v6.sin6_addr) == 1) {
+        if (IN6_IS_ADDR_UNSPECIFIED(&v6.sin6_addr))
+            v6.sin6_addr = in6addr_loopback;
+        memcpy(out, &v6, sizeof v6);
+        return sizeof v6;
+    }
+    if (inet_pton(AF_INET, address, &to) == 1 && to.s_addr != htonl(INADDR_ANY))
+        v4.sin_addr = to;
+    memcpy(out, &v4, sizeof v4);
+    return sizeof v4;
+}
+
+int probe_http(const char *address, int port, const char *path, char *answer, size_t size)
+{
+    struct sockaddr_storage to = {0};
+    socklen_t to_len = address_of(address, port, &to);
     char question[256];
-    int fd = open_socket(AF_INET), code;
+    int fd = open_socket(to.ss_family), code;
 
     if (fd == -1)
         return -1;
     snprintf(question, sizeof question,
-             "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\n\r\n", path, port);
-    if (!ask(fd, (const struct sockaddr *)&to, sizeof to, question, answer, size))
+             "GET %s HTTP/1.1\r\nHost: localhost:%d\r\nConnection: close\r\n\r\n", path, port);
+    if (!ask(fd, (const struct sockaddr *)&to, to_len, question, answer, size))
         return -1;
     return sscanf(answer, "HTTP/1.1 %d", &code) == 1 ? code : -1;
 }

@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "app/up/files.h"
+#include "app/supervise/files.h"
 #include "base/buf.h"
 
 enum status readme_write(const struct layout *l, struct reason *why)

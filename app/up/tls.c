@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "app/up/files.h"
+#include "app/supervise/files.h"
 
 #define DAY_S         86400L
 #define VALID_S       (3650 * DAY_S)

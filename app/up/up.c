@@ -10,18 +10,18 @@
 #include <unistd.h>
 
 #include "app/config.h"
+#include "app/supervise/files.h"
+#include "app/supervise/supervisor.h"
 #include "app/up/checks.h"
 #include "app/up/commands.h"
 #include "app/up/config_write.h"
 #include "app/up/demo.h"
-#include "app/up/files.h"
 #include "app/up/last_start.h"
 #include "app/up/options.h"
 #include "app/up/postgres.h"
 #include "app/up/probe.h"
 #include "app/up/readme.h"
 #include "app/up/redis_server.h"
-#include "app/up/supervisor.h"
 #include "app/up/tls.h"
 #include "base/buf.h"
 #include "base/log.h"
@@ -45,6 +45,7 @@ struct up {
     struct supervisor supervisor;
     struct postgres postgres;
     struct child postgres_child, redis_child, engine_child, gateway_child;
+    struct engine_guard guard;
     const char *redis_argv[PROCESS_ARGS_MAX];
     const char *engine_argv[8], *gateway_argv[8], *migrate_argv[8];
     struct config *last; /* of the last start; NULL: this is the first */
@@ -106,6 +107,7 @@ static void describe_own(struct up *u)
         .name = "engine", .argv = u->engine_argv, .cwd = "/", .death_signal = SIGTERM};
     u->engine_child.stop_signal = SIGTERM;
     u->engine_child.stop_ms = ENGINE_STOP_MS;
+    u->engine_child.with = &u->gateway_child;
     u->gateway_child.spec = (struct process_spec){
         .name = "gateway", .argv = u->gateway_argv, .cwd = "/", .death_signal = SIGTERM};
     u->gateway_child.stop_signal = SIGTERM;
@@ -205,7 +207,7 @@ static bool gateway_ready(void *arg)
 {
     struct up *u = arg;
 
-    return probe_http(u->options.port, "/readyz", u->readyz, sizeof u->readyz) == 200;
+    return probe_http("127.0.0.1", u->options.port, "/readyz", u->readyz, sizeof u->readyz) == 200;
 }
 
 static enum status start_postgres(struct up *u, struct reason *why)
@@ -221,13 +223,13 @@ static enum status start_postgres(struct up *u, struct reason *why)
     /* Keys of an earlier database mean nothing to a new one. */
     if (u->postgres.made)
         demo_forget(&u->layout);
-    return supervisor_start(&u->postgres_child, why);
+    return supervisor_start(&u->supervisor, &u->postgres_child, why);
 }
 
 static enum status start_databases(struct up *u, struct reason *why)
 {
     struct supervisor *s = &u->supervisor;
-    enum status st = supervisor_start(&u->redis_child, why);
+    enum status st = supervisor_start(&u->supervisor, &u->redis_child, why);
 
     if (st == ST_OK)
         st = start_postgres(u, why);
@@ -284,19 +286,35 @@ static enum status wait_for_gateway(struct up *u, struct reason *why)
     return st;
 }
 
+/* With the settings of the file that was just written. */
+static enum status guard_engine(struct up *u, struct reason *why)
+{
+    struct config *c = NULL;
+    enum status st = config_load_engine(u->config, &c, why);
+
+    if (st != ST_OK)
+        return st;
+    engine_guard_init(&u->guard, &u->engine_child, u->layout.engine_socket, c->engine_stall_ms);
+    u->supervisor.guard = &u->guard;
+    config_free(c);
+    return ST_OK;
+}
+
 static enum status start(struct up *u, struct reason *why)
 {
     enum status st = write_files(u, why);
 
+    if (st == ST_OK)
+        st = guard_engine(u, why);
     /* The engine needs no database: it loads the model meanwhile. */
     if (st == ST_OK)
-        st = supervisor_start(&u->engine_child, why);
+        st = supervisor_start(&u->supervisor, &u->engine_child, why);
     if (st == ST_OK)
         st = start_databases(u, why);
     if (st == ST_OK)
         st = fill_database(u, why);
     if (st == ST_OK)
-        st = supervisor_start(&u->gateway_child, why);
+        st = supervisor_start(&u->supervisor, &u->gateway_child, why);
     if (st == ST_OK)
         st = wait_for_gateway(u, why);
     if (st == ST_OK)
@@ -339,6 +357,8 @@ static int run(struct up *u)
     if (st == ST_OK || st == ST_CANCELLED)
         supervisor_say(&u->supervisor, "stopping");
     supervisor_stop(&u->supervisor);
+    if (u->supervisor.guard != NULL)
+        engine_guard_dispose(u->supervisor.guard);
     if (st != ST_OK && st != ST_CANCELLED)
         return refuse(st, &why);
     supervisor_say(&u->supervisor, "stopped");
@@ -365,8 +385,10 @@ int cmd_up(int argc, char **argv)
     }
     /* Only what stops a start is said here; the processes' own logs have the rest. */
     log_init("up", LOG_ERROR);
-    supervisor_init(&u->supervisor);
-    rc = run(u);
+    if (supervisor_init(&u->supervisor, &why) != ST_OK)
+        rc = refuse(ST_IO, &why);
+    else
+        rc = run(u);
     config_free(u->last);
     free(u);
     return rc;

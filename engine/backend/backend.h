@@ -29,6 +29,7 @@ struct backend_target {
     const char *revision;    /* of the model that this side tokenizes for */
     const char *build;       /* told to the engine */
     uint32_t context_tokens; /* the engine must allow as many */
+    int64_t silence_ms;      /* 0: it may be silent for ever */
     struct stats_cell *stats;
     void *arg; /* the backend's own: a script */
 };

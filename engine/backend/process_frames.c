@@ -20,6 +20,7 @@ static enum status on_welcome(struct process_link *l, const struct wire_frame *f
                   "context=%u",
                   t->socket_path, w.revision, w.max_context, t->revision, t->context_tokens);
         l->backoff_ms = BACKOFF_REFUSED_MS;
+        (void)stats_cell_refuse(t->stats, "it has another model than the gateway, or less context");
         return ST_CONFLICT;
     }
     l->state = LINK_READY;
@@ -39,8 +40,12 @@ static enum status on_refused(struct process_link *l, const struct wire_frame *f
 
     if (wire_get_refused(f, &r) != ST_OK)
         return ST_CORRUPT;
-    log_error(NULL, "engine.link", "socket=%s refused: %s (%s)", l->target->socket_path, r.text,
-              status_name((enum status)r.status));
+    if (stats_cell_refuse(l->target->stats, r.text))
+        log_error(NULL, "engine.link", "socket=%s refused: %s (%s)", l->target->socket_path, r.text,
+                  status_name((enum status)r.status));
+    /* It is a supervisor that answers while there is no engine: the next one is found at once. */
+    if (r.status == ST_UNAVAILABLE)
+        return ST_UNAVAILABLE;
     l->backoff_ms = BACKOFF_REFUSED_MS;
     return ST_CONFLICT;
 }

@@ -18,10 +18,9 @@
 /* Prompts that the engine has not read yet. It reads between two steps, so this is far above what
  * can gather in a step; past it the engine is stuck. */
 #define OUT_BYTES_MAX (64u << 20)
-/* The engine gives a sign of life every second, or after its step. One that is silent for so long
- * is frozen, and counts as dead: jobs that wait for it end, and it is ready when it greets again.
- */
-#define SILENCE_MAX_MS 30000
+/* A greeting is answered between two steps. One that isn't is made anew: whatever a step takes, the
+ * engine finds a fresh one after it. */
+#define GREETING_MAX_MS 5000
 
 /* The engine is gone: the last frame received says what was generated. */
 static void end_all(struct process_link *l)
@@ -148,16 +147,34 @@ static void on_ready(void *arg, int events)
     if (events & LOOP_READ)
         s = read_some(l);
     if (s != ST_OK) {
-        take_down(l, s == ST_CLOSED ? "the engine closed the connection" : status_text(s));
+        /* What was unavailable has said so itself. */
+        take_down(l, s == ST_CLOSED        ? "the engine closed the connection"
+                     : s == ST_UNAVAILABLE ? NULL
+                                           : status_text(s));
         return;
     }
     return_credit(l);
     process_link_flush(l);
 }
 
+/* The engine gives a sign of life every second, or after its step: one that is silent for long is
+ * frozen, and counts as dead. Jobs that wait for it end, and it is ready when it greets again.
+ * INT64_MAX: it may be silent. */
+static int64_t silence_max_ms(const struct process_link *l)
+{
+    if (l->state == LINK_GREETING)
+        return GREETING_MAX_MS;
+    return l->target->silence_ms != 0 ? l->target->silence_ms : INT64_MAX;
+}
+
 static void watch_silence(struct process_link *l)
 {
-    loop_timer_start(l->loop, &l->silence, l->heard_ms + SILENCE_MAX_MS - loop_now_ms(l->loop));
+    int64_t max_ms = silence_max_ms(l);
+
+    if (max_ms == INT64_MAX)
+        loop_timer_stop(l->loop, &l->silence);
+    else
+        loop_timer_start(l->loop, &l->silence, l->heard_ms + max_ms - loop_now_ms(l->loop));
 }
 
 /* If it was this loop that slept, what the engine said meanwhile is in the socket. */
@@ -168,10 +185,12 @@ static void on_silence(void *arg)
     on_ready(l, LOOP_READ);
     if (l->state == LINK_DOWN)
         return;
-    if (loop_now_ms(l->loop) - l->heard_ms >= SILENCE_MAX_MS)
-        take_down(l, "the engine is silent");
-    else
+    if (loop_now_ms(l->loop) - l->heard_ms < silence_max_ms(l)) {
         watch_silence(l);
+        return;
+    }
+    (void)stats_cell_refuse(l->target->stats, "it says nothing");
+    take_down(l, "the engine is silent");
 }
 
 /* ---- connecting ---- */

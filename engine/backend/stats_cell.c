@@ -22,6 +22,7 @@ void stats_cell_connect(struct stats_cell *c, uint32_t pid, const char *device, 
     pthread_mutex_lock(&c->lock);
     c->n_connected++;
     c->last.pid = pid;
+    c->last.absence[0] = '\0';
     snprintf(c->last.device, sizeof c->last.device, "%s", device);
     snprintf(c->last.build, sizeof c->last.build, "%s", build);
     pthread_mutex_unlock(&c->lock);
@@ -38,6 +39,17 @@ void stats_cell_disconnect(struct stats_cell *c)
         c->last.last_step_age_ms = -1;
     }
     pthread_mutex_unlock(&c->lock);
+}
+
+bool stats_cell_refuse(struct stats_cell *c, const char *absence)
+{
+    bool is_new;
+
+    pthread_mutex_lock(&c->lock);
+    is_new = strcmp(c->last.absence, absence) != 0;
+    snprintf(c->last.absence, sizeof c->last.absence, "%s", absence);
+    pthread_mutex_unlock(&c->lock);
+    return is_new;
 }
 
 void stats_cell_update(struct stats_cell *c, const struct engine_stats *s, int64_t now_ms)
@@ -65,6 +77,8 @@ void stats_cell_read(struct stats_cell *c, int64_t now_ms, struct engine_stats *
     pthread_mutex_lock(&c->lock);
     *out = c->last;
     out->connected = c->n_connected > 0;
+    if (out->connected)
+        out->absence[0] = '\0'; /* another loop's link knows better */
     if (out->last_step_age_ms >= 0 && now_ms > c->received_ms)
         out->last_step_age_ms += now_ms - c->received_ms;
     pthread_mutex_unlock(&c->lock);

@@ -14,6 +14,7 @@ struct job;
 
 struct conn {
     int fd;
+    int64_t since_ms; /* accepted (monotonic) */
     bool greeted;     /* HELLO was answered with WELCOME */
     uint16_t version; /* of the protocol, once greeted */
     bool is_monitor;  /* it only watches: no gateway */

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "engine/core/calibrate.h"
@@ -267,6 +268,7 @@ enum status engine_process_open(const struct engine_process_config *cfg,
         engine_process_close(p);
         return s;
     }
+    attendance_init(&p->attendance, cfg->orphan_ms, clock_mono_ms());
     log_ready(p);
     *out = p;
     return ST_OK;

@@ -46,7 +46,8 @@ struct engine_process_config {
     /* Other than LOCKDOWN_OFF: open locks the whole process in, for good, and must find it with one
      * thread; the socket's file then stays behind at the end. */
     enum lockdown_want lockdown;
-    int64_t drain_ms; /* longest wait for running jobs at a stop */
+    int64_t drain_ms;  /* longest wait for running jobs at a stop */
+    int64_t orphan_ms; /* without a gateway for so long it stops by itself; 0: never */
     /* Readable: stop (a signalfd or an eventfd). Refuses what waits, lets what runs finish within
      * drain_ms; readable once more: at once. */
     int stop_fd;

@@ -5,10 +5,12 @@
 
 #include <stdbool.h>
 
+#include "engine/core/attendance.h"
 #include "engine/core/conn.h"
 #include "engine/core/engine_process.h"
 #include "engine/core/jobs.h"
 #include "engine/core/lockdown.h"
+#include "engine/core/progress.h"
 #include "engine/core/stepper.h"
 #include "engine/model/model.h"
 
@@ -32,8 +34,11 @@ struct engine_process {
     struct conn *conns[CONNS_MAX];
     uint32_t n_conns;
 
+    struct attendance attendance;
+    bool is_orphaned; /* and so ends */
+
     bool is_busy; /* the last turn did something */
-    int64_t last_progress_us;
+    struct progress progress;
     int64_t stats_due_ms; /* 0: now, whether there is news or not */
     int64_t stats_sent_ms;
     struct wire_stats last_stats;

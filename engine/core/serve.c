@@ -162,6 +162,7 @@ static void accept_all(struct engine_process *p)
             continue;
         }
         conn_init(c, fd, p->cfg.credit_bytes);
+        c->since_ms = clock_mono_ms();
         p->conns[p->n_conns++] = c;
     }
 }
@@ -225,7 +226,7 @@ static struct wire_stats collect(const struct engine_process *p)
                                .prefix_hit_tokens = s.prefix_hit_tokens,
                                .not_finite = s.not_finite,
                                .last_step_age_ms =
-                                   has_work ? (now_us() - p->last_progress_us) / 1000 : -1};
+                                   has_work ? (now_us() - p->progress.last_us) / 1000 : -1};
 }
 
 /* The age alone is no news: it changes by itself. */
@@ -287,6 +288,8 @@ static bool is_flushed(const struct engine_process *p)
 /* Past the deadline the rest ends with what it has, and what can be written now is written. */
 static bool is_stopped(struct engine_process *p)
 {
+    if (p->is_orphaned)
+        return true;
     if (!p->jobs.draining)
         return false;
     if (p->jobs.n == 0 && is_flushed(p))
@@ -311,12 +314,15 @@ static int wait_ms(const struct engine_process *p)
         until = p->stats_due_ms;
     if (p->jobs.draining && p->drain_deadline_ms < until)
         until = p->drain_deadline_ms;
+    /* While somebody is there STATS are due anyway. */
+    if (p->n_conns == 0 && attendance_due_ms(&p->attendance) < until)
+        until = attendance_due_ms(&p->attendance);
     if (until == INT64_MAX)
         return -1;
     return until <= now_ms ? 0 : (int)(until - now_ms < 60000 ? until - now_ms : 60000);
 }
 
-static void poll_sockets(struct engine_process *p)
+static void handle_sockets(struct engine_process *p)
 {
     struct pollfd fds[CONNS_MAX + 2];
     uint32_t n = p->n_conns;
@@ -338,6 +344,16 @@ static void poll_sockets(struct engine_process *p)
         accept_all(p);
 }
 
+/* Only here has everybody's greeting been read that came during a long step. */
+static void poll_sockets(struct engine_process *p)
+{
+    handle_sockets(p);
+    p->is_orphaned = attendance_is_over(&p->attendance, p->conns, p->n_conns, clock_mono_ms());
+    if (p->is_orphaned)
+        log_info(NULL, "engine.orphan", "no gateway for %lld s: this process ends",
+                 (long long)p->cfg.orphan_ms / 1000);
+}
+
 /* Nothing else is to do: makes the first steps quick. False: nothing is left to prepare. */
 static bool warm(struct engine_process *p)
 {
@@ -351,12 +367,20 @@ static bool warm(struct engine_process *p)
     return true;
 }
 
+/* Jobs whose gateway doesn't read are held: that no step is made for them is no standstill. */
+static bool has_work(const struct engine_process *p)
+{
+    for (uint32_t i = 0; i < p->n_conns; i++)
+        if (p->conns[i]->jobs != NULL && !p->conns[i]->starved)
+            return true;
+    return false;
+}
+
 static void step(struct engine_process *p)
 {
     struct scheduler_stats s;
 
-    if (!p->is_busy)
-        p->last_progress_us = now_us(); /* work that came now has not been waiting */
+    progress_begin(&p->progress, now_us());
     scheduler_stats(p->scheduler, &s);
     p->jobs.step = s.steps;
     /* It needs a device that nobody uses yet. */
@@ -366,8 +390,8 @@ static void step(struct engine_process *p)
     jobs_settle(&p->jobs, now_us());
     if (!p->is_busy)
         p->is_busy = warm(p);
-    if (p->is_busy)
-        p->last_progress_us = now_us();
+    scheduler_stats(p->scheduler, &s);
+    progress_note(&p->progress, s.steps, has_work(p), now_us());
 }
 
 void engine_process_turn(struct engine_process *p)

@@ -150,11 +150,13 @@ def test_a_frozen_redis_hangs_nobody(own_stack):
 
 
 def test_a_frozen_engine_hangs_nobody(own_stack):
-    """An engine that is there and says nothing counts as dead after half a minute, and serves again when it wakes."""
+    """An engine that is there and says nothing counts as dead after half a minute, and serves again when it wakes: also
+    where nobody watches it. (With its supervisor: test_supervise.py.)"""
     import os
     import signal
     stack = own_stack.start()
     key = stack.new_key("frozen")
+    os.kill(stack.process.pid, signal.SIGSTOP)
     pid = stack.kill("engine", signal.SIGSTOP)
     try:
         r = stack.chat(key=key)
@@ -163,8 +165,10 @@ def test_a_frozen_engine_hangs_nobody(own_stack):
         wait_for("the loss seen", lambda: not stack.is_ready(), 2 * SLOW)
     finally:
         os.kill(pid, signal.SIGCONT)
+        os.kill(stack.process.pid, signal.SIGCONT)
     stack.wait_ready()
     assert stack.chat(key=key).status_code == 200
+    assert stack.pid_of("engine") == pid, "the launcher slept too: it has nothing to blame the engine for"
     assert [r["outcome"] for r in stack.wait_rows(2, "t.name = 'frozen'")] == ["failed", "completed"]
 
 

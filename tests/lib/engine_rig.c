@@ -17,8 +17,12 @@ static void open_gateway(struct engine_rig *r)
 {
     const struct engine_model_config model = {
         .path = r->model_path, .id = "tiny", .socket_path = r->socket_path};
-    struct engine_config cfg = {
-        .models = &model, .n_models = 1, .text_threads = 1, .text_queue = 64, .build = "rig"};
+    struct engine_config cfg = {.models = &model,
+                                .n_models = 1,
+                                .text_threads = 1,
+                                .text_queue = 64,
+                                .silence_ms = RIG_SILENCE_MS,
+                                .build = "rig"};
     enum status s;
 
     r->loop = poll_loop_new();

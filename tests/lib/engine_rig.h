@@ -11,6 +11,8 @@
 #include "engine/core/engine_process.h"
 #include "engine/engine.h"
 
+#define RIG_SILENCE_MS 30000 /* of the gateway's side */
+
 struct engine_rig {
     char dir[64], model_path[96], socket_path[96];
     struct engine_process_config cfg; /* may be changed before engine_rig_start */

@@ -10,7 +10,7 @@
 #include "engine/wire/wire.h"
 #include "tests/lib/fake_device.h"
 
-static bool has_connected(void *arg)
+bool hand_engine_has_come(void *arg)
 {
     struct hand_engine *h = arg;
 
@@ -41,8 +41,7 @@ static void greet(struct hand_engine *h, const char *revision, uint32_t context_
     buf_dispose(&b);
 }
 
-void hand_engine_open(struct hand_engine *h, struct engine_rig *r, const char *revision,
-                      uint32_t context_tokens)
+void hand_engine_listen(struct hand_engine *h, struct engine_rig *r)
 {
     enum status s;
 
@@ -52,12 +51,18 @@ void hand_engine_open(struct hand_engine *h, struct engine_rig *r, const char *r
     if (s == ST_OK)
         s = listener_start(r->socket_path, h->listen_fd, NULL);
     assert(s == ST_OK);
-    engine_rig_await(r, has_connected, h);
+    engine_rig_await(r, hand_engine_has_come, h);
+}
+
+void hand_engine_open(struct hand_engine *h, struct engine_rig *r, const char *revision,
+                      uint32_t context_tokens)
+{
+    hand_engine_listen(h, r);
     greet(h, revision != NULL ? revision : r->model->revision,
           context_tokens != 0 ? context_tokens : r->model->context_tokens);
 }
 
-static bool has_left(void *arg)
+bool hand_engine_has_left(void *arg)
 {
     const struct hand_engine *h = arg;
     char drop[256];
@@ -68,7 +73,7 @@ static bool has_left(void *arg)
 
 void hand_engine_await_left(struct hand_engine *h)
 {
-    engine_rig_await(h->rig, has_left, h);
+    engine_rig_await(h->rig, hand_engine_has_left, h);
 }
 
 void hand_engine_close(struct hand_engine *h)

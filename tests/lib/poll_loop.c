@@ -21,7 +21,7 @@ struct loop_watch {
 
 struct poll_loop {
     struct loop super;
-    int64_t now_ms;
+    int64_t now_ms, skipped_ms;
     struct loop_watch **watches;
     struct pollfd *fds; /* n_watches + 1: the last is the wake-up */
     size_t n_watches, cap;
@@ -269,7 +269,7 @@ void poll_loop_turn(struct loop *l, int64_t max_wait_ms)
     p->fds[n] = (struct pollfd){.fd = p->wake_fd, .events = POLLIN};
     if (poll(p->fds, n + 1, wait_ms(p, max_wait_ms)) == -1)
         assert(errno == EINTR);
-    p->now_ms = clock_mono_ms();
+    p->now_ms = clock_mono_ms() + p->skipped_ms;
     run_messages(p);
     run_timers(p);
     run_watches(p, n);
@@ -287,4 +287,9 @@ bool poll_loop_run_until(struct loop *l, bool (*done)(void *arg), void *arg, int
         poll_loop_turn(l, left);
     }
     return true;
+}
+
+void poll_loop_skip(struct loop *l, int64_t ms)
+{
+    self(l)->skipped_ms += ms;
 }

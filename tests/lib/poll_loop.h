@@ -17,5 +17,7 @@ void poll_loop_free(struct loop *l);
 void poll_loop_turn(struct loop *l, int64_t max_wait_ms);
 /* Turns until done(arg), asked after every turn; false when timeout_ms passed first. */
 bool poll_loop_run_until(struct loop *l, bool (*done)(void *arg), void *arg, int64_t timeout_ms);
+/* From the next turn on its clock is so much later. */
+void poll_loop_skip(struct loop *l, int64_t ms);
 
 #endif

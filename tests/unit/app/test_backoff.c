@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "app/up/backoff.h"
+#include "app/supervise/backoff.h"
 
 #include <cmocka.h>
 

@@ -16,8 +16,10 @@
 /* Last: its macro fail() would meet the declaration of ours. */
 #include <cmocka.h>
 
-#define SMALLEST                                                                                   \
-    "model:\n  path: m.gguf\n  id: m\nengine:\n  socket: e.sock\npostgres:\n  conninfo: host=/p\n" \
+#define SMALLEST WITH_ENGINE("")
+#define WITH_ENGINE(keys)                                                                          \
+    "model:\n  path: m.gguf\n  id: m\nengine:\n  socket: e.sock\n" keys                            \
+    "postgres:\n  conninfo: host=/p\n"                                                             \
     "redis:\n  socket: /r.sock\nauth:\n  pepper_file: pepper\nbilling:\n  journal_dir: journal\n"
 
 static enum status parse(const char *text, struct config **c, struct reason *why)
@@ -94,6 +96,33 @@ static void bad_files_are_refused_with_line_and_key(void **state)
     assert_refused("model:\n  id: \"a\\0b\"\n", "model.id must be a text");
     assert_refused("model:\n  id: !!str a\n", "model.id must be a text");
     assert_refused("model:\n  id: &x a\n", "model.id must be a text");
+}
+
+static void a_watchdog_below_a_few_steps_is_refused(void **state)
+{
+    struct config *c = NULL;
+    struct reason why;
+
+    (void)state;
+    assert_refused(WITH_ENGINE("  stall_ms: 2999\n"),
+                   "engine.stall_ms must be 0, or at least 3000");
+    assert_refused(WITH_ENGINE("  stall_ms: 5999\n  step_ms: 2000\n"), "three times");
+    assert_int_equal(parse(WITH_ENGINE("  stall_ms: 6000\n  step_ms: 2000\n"), &c, &why), ST_OK);
+    assert_int_equal(c->engine_stall_ms, 6000);
+    config_free(c);
+    assert_int_equal(parse(WITH_ENGINE("  stall_ms: 0\n"), &c, &why), ST_OK);
+    config_free(c);
+}
+
+static void one_core_is_a_list_too(void **state)
+{
+    struct config *c = NULL;
+    struct reason why;
+
+    (void)state;
+    assert_int_equal(parse(WITH_ENGINE("  cores: 3\n"), &c, &why), ST_OK);
+    assert_string_equal(c->engine_cores, "3");
+    config_free(c);
 }
 
 static void files_that_are_no_configuration_are_refused(void **state)
@@ -252,6 +281,8 @@ int main(void)
         cmocka_unit_test(smallest_file_has_defaults_and_absolute_paths),
         cmocka_unit_test(given_values_replace_defaults),
         cmocka_unit_test(bad_files_are_refused_with_line_and_key),
+        cmocka_unit_test(a_watchdog_below_a_few_steps_is_refused),
+        cmocka_unit_test(one_core_is_a_list_too),
         cmocka_unit_test(files_that_are_no_configuration_are_refused),
         cmocka_unit_test(missing_required_keys_are_named),
         cmocka_unit_test(keys_that_contradict_each_other_are_refused),

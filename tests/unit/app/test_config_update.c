@@ -11,7 +11,7 @@
 
 #include "app/config.h"
 #include "app/up/config_write.h"
-#include "app/up/files.h"
+#include "app/supervise/files.h"
 #include "base/size.h"
 
 /* Last: its macro fail() would meet the declaration of ours. */

@@ -16,12 +16,12 @@
 
 #include "app/config.h"
 #include "app/up/checks.h"
-#include "app/up/children.h"
+#include "app/supervise/children.h"
 #include "app/up/commands.h"
 #include "app/up/config_write.h"
-#include "app/up/files.h"
+#include "app/supervise/files.h"
 #include "app/up/options.h"
-#include "app/up/process.h"
+#include "app/supervise/process.h"
 #include "app/up/tls.h"
 #include "base/size.h"
 
@@ -314,6 +314,95 @@ static void dead_child_is_described_and_due_again(void **state)
     assert_int_equal(child_on_exit(&c, status, 1700), -1);
 }
 
+/* Its child's life, played: starts, and ends at now_ms with a code. */
+static int64_t live_and_end(struct child *c, int64_t start_ms, int64_t end_ms)
+{
+    int status = 0;
+
+    assert_int_equal(child_start(c, start_ms, NULL), ST_OK);
+    assert_int_equal(waitpid(c->pid, &status, 0), c->pid);
+    return child_on_exit(c, status, end_ms);
+}
+
+static void watched_child_is_given_up_in_a_crash_loop(void **state)
+{
+    const char *const argv[] = {"sh", "-c", "echo broken; exit 7", NULL};
+    struct child c = {.spec = shell(argv), .stop_signal = SIGTERM, .is_watched = true};
+    int64_t now_ms = 0;
+
+    (void)state;
+    for (unsigned i = 1; i < CHILD_DEATHS_MAX; i++) {
+        /* It lives for a minute each time, and never gets ready: that is no health. */
+        assert_true(live_and_end(&c, now_ms, now_ms + 60000) > 0);
+        assert_false(c.given_up);
+        now_ms = child_due_ms(&c);
+    }
+    (void)live_and_end(&c, now_ms, now_ms + 60000);
+    assert_true(c.given_up);
+    assert_int_equal(c.n_deaths, CHILD_DEATHS_MAX);
+    assert_true(child_due_ms(&c) == INT64_MAX);
+    assert_string_equal(c.cause, "exit 7");
+    assert_string_equal(c.line, "broken");
+    child_try_again(&c, now_ms);
+    assert_int_equal(child_due_ms(&c), now_ms);
+    assert_int_equal(live_and_end(&c, now_ms, now_ms + 5), 100);
+    assert_false(c.given_up);
+}
+
+static void ready_time_is_health(void **state)
+{
+    const char *const argv[] = {"false", NULL};
+    struct child c = {.spec = shell(argv), .is_watched = true};
+    int status = 0;
+
+    (void)state;
+    for (int i = 0; i < 2 * CHILD_DEATHS_MAX; i++) {
+        assert_int_equal(child_start(&c, 1000, NULL), ST_OK);
+        c.ready_ms = 2000;
+        assert_int_equal(waitpid(c.pid, &status, 0), c.pid);
+        assert_int_equal(child_on_exit(&c, status, 2000 + BACKOFF_HEALTHY_MS), 100);
+    }
+    assert_false(c.given_up);
+}
+
+static void child_that_left_by_itself_waits_for_its_companion(void **state)
+{
+    const char *const argv[] = {"true", NULL};
+    struct child gateway = {0};
+    struct child c = {.spec = shell(argv), .is_watched = true, .with = &gateway};
+
+    (void)state;
+    assert_int_equal(live_and_end(&c, 0, 1000), 100);
+    assert_true(c.rests);
+    assert_true(child_due_ms(&c) == INT64_MAX);
+    gateway.pid = 4711;
+    assert_int_equal(child_due_ms(&c), 1100);
+}
+
+static void watchdog_is_the_cause_of_its_kill(void **state)
+{
+    const char *const argv[] = {"sleep", "60", NULL};
+    struct child c = {.spec = shell(argv), .is_watched = true};
+    int status = 0;
+
+    (void)state;
+    assert_int_equal(child_start(&c, 0, NULL), ST_OK);
+    child_end(&c, "said nothing for 30 s");
+    assert_int_equal(waitpid(c.pid, &status, 0), c.pid);
+    assert_int_equal(child_on_exit(&c, status, 10), 100);
+    assert_string_equal(c.last, "killed: it said nothing for 30 s");
+}
+
+static void without_a_log_file_the_last_line_is_kept(void **state)
+{
+    const char *const argv[] = {"sh", "-c", "printf 'first\\n\\nlast words' >&2; exit 1", NULL};
+    struct child c = {.spec = {.name = "shell", .argv = argv, .cwd = "/"}};
+
+    (void)state;
+    assert_int_equal(live_and_end(&c, 0, 10), 100);
+    assert_string_equal(c.last, "exit 1: last words");
+}
+
 static void process_of_an_earlier_launcher_is_ended(void **state)
 {
     const char *const argv[] = {"sleep", "60", NULL};
@@ -374,6 +463,11 @@ int main(void)
         cmocka_unit_test(failed_process_says_its_last_line),
         cmocka_unit_test(missing_program_is_said_at_once),
         cmocka_unit_test(dead_child_is_described_and_due_again),
+        cmocka_unit_test(watched_child_is_given_up_in_a_crash_loop),
+        cmocka_unit_test(ready_time_is_health),
+        cmocka_unit_test(child_that_left_by_itself_waits_for_its_companion),
+        cmocka_unit_test(watchdog_is_the_cause_of_its_kill),
+        cmocka_unit_test(without_a_log_file_the_last_line_is_kept),
         cmocka_unit_test(process_of_an_earlier_launcher_is_ended),
         cmocka_unit_test(pid_that_became_another_process_is_left_alone),
     };

@@ -58,12 +58,13 @@ static void open_rig(struct rig *r)
     memset(&fake_device_script, 0, sizeof fake_device_script);
     engine_rig_open(&r->r, &fake_device_ops);
     assert_int_equal(listener_open(r->r.socket_path, &r->listen_fd, NULL), ST_OK);
+    assert_int_equal(listener_start(r->r.socket_path, r->listen_fd, NULL), ST_OK);
 }
 
 static void close_rig(struct rig *r)
 {
     engine_unclaim(r->r.link, &r->claim);
-    listener_close(r->r.socket_path, r->listen_fd);
+    close(r->listen_fd);
     close(r->fd);
     buf_dispose(&r->in);
     engine_rig_close(&r->r);

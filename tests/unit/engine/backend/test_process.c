@@ -643,6 +643,21 @@ static void test_64_jobs_on_the_pages_of_one_context_are_preempted_and_the_same(
     assert_true(st.preemptions > 0);
 }
 
+static void test_without_a_gateway_the_engine_ends_by_itself(void **state)
+{
+    struct engine_rig r;
+
+    (void)state;
+    memset(&fake_device_script, 0, sizeof fake_device_script);
+    engine_rig_open(&r, &fake_device_ops);
+    r.cfg.orphan_ms = 20;
+    engine_rig_start(&r);
+    /* The gateway's loop doesn't turn: nobody comes. */
+    engine_rig_join(&r);
+    assert_int_equal(access(r.socket_path, F_OK), -1);
+    engine_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -667,6 +682,7 @@ int main(void)
         cmocka_unit_test(test_a_socket_left_behind_is_replaced_one_in_use_is_not),
         cmocka_unit_test(test_64_jobs_at_once_give_what_each_gives_alone),
         cmocka_unit_test(test_64_jobs_on_the_pages_of_one_context_are_preempted_and_the_same),
+        cmocka_unit_test(test_without_a_gateway_the_engine_ends_by_itself),
     };
 
     log_init("test", LOG_ERROR + 1); /* broken connections are on purpose here */

@@ -20,6 +20,7 @@
 #include "tests/lib/fake_device.h"
 #include "tests/lib/hand_engine.h"
 #include "tests/lib/gguf_build.h"
+#include "tests/lib/poll_loop.h"
 
 static const int32_t prompt[] = {10, 20, 30, 40};
 
@@ -304,6 +305,120 @@ static void test_an_engine_with_less_context_is_never_ready(void **state)
     hand_engine_close(&h);
 }
 
+static void test_a_silent_engine_ends_its_jobs(void **state)
+{
+    struct engine_submit s = request();
+    struct hand_engine h = {.fd = -1};
+    struct rig_job j = {0};
+    struct engine_rig r;
+
+    (void)state;
+    hand_engine_open(&h, &r, NULL, 512);
+    engine_rig_await_ready(&r);
+    assert_int_equal(rig_job_submit(&r, &j, &s), ST_OK);
+    poll_loop_skip(r.loop, RIG_SILENCE_MS / 2);
+    poll_loop_turn(r.loop, 0);
+    assert_int_equal(j.n_ends, 0);
+    poll_loop_skip(r.loop, RIG_SILENCE_MS / 2);
+    rig_job_await(&r, &j);
+    assert_int_equal(j.end.status, ST_UNAVAILABLE);
+    rig_job_dispose(&j);
+    hand_engine_close(&h);
+}
+
+static bool is_stalled(void *arg)
+{
+    struct engine_rig *r = arg;
+    struct engine_stats st;
+
+    engine_stats(r->engine, &st);
+    return st.stalled;
+}
+
+static bool is_told(void *arg)
+{
+    struct engine_rig *r = arg;
+    struct engine_stats st;
+
+    engine_stats(r->engine, &st);
+    return st.waiting == 1;
+}
+
+/* It answers, and does nothing. */
+static void test_an_engine_without_steps_is_stalled(void **state)
+{
+    struct wire_stats v = {.waiting = 1, .last_step_age_ms = 0};
+    struct hand_engine h = {.fd = -1};
+    struct engine_rig r;
+    struct buf b;
+
+    (void)state;
+    buf_init(&b);
+    hand_engine_open(&h, &r, NULL, 512);
+    engine_rig_await_ready(&r);
+    wire_put_stats(&b, &v);
+    hand_engine_send(h.fd, &b);
+    engine_rig_await(&r, is_told, &r);
+    assert_false(is_stalled(&r));
+    buf_clear(&b);
+    v.last_step_age_ms = RIG_SILENCE_MS;
+    wire_put_stats(&b, &v);
+    hand_engine_send(h.fd, &b);
+    engine_rig_await(&r, is_stalled, &r);
+    assert_true(engine_link_is_ready(r.link));
+    buf_dispose(&b);
+    hand_engine_close(&h);
+}
+
+static void test_a_greeting_without_answer_is_made_anew(void **state)
+{
+    struct hand_engine h = {.fd = -1};
+    struct engine_rig r;
+    int first;
+
+    (void)state;
+    hand_engine_listen(&h, &r);
+    poll_loop_skip(r.loop, 4000);
+    poll_loop_turn(r.loop, 0);
+    assert_false(hand_engine_has_left(&h));
+    poll_loop_skip(r.loop, 1000);
+    engine_rig_await(&r, hand_engine_has_left, &h);
+    first = h.fd;
+    engine_rig_await(&r, hand_engine_has_come, &h);
+    close(first);
+    hand_engine_close(&h);
+}
+
+static bool says_why(void *arg)
+{
+    struct engine_rig *r = arg;
+    struct engine_stats st;
+
+    engine_stats(r->engine, &st);
+    return !st.connected && strcmp(st.absence, "stopped after 5 crashes") == 0;
+}
+
+static void test_who_stands_in_for_the_engine_is_heard_and_asked_again_soon(void **state)
+{
+    struct wire_refused refused = {.status = ST_UNAVAILABLE, .text = "stopped after 5 crashes"};
+    struct hand_engine h = {.fd = -1};
+    struct engine_rig r;
+    struct buf b;
+
+    (void)state;
+    buf_init(&b);
+    wire_put_refused(&b, &refused);
+    hand_engine_listen(&h, &r);
+    hand_engine_send(h.fd, &b);
+    engine_rig_await(&r, says_why, &r);
+    close(h.fd);
+    poll_loop_skip(r.loop, 200); /* not the 2 s of a lasting refusal */
+    poll_loop_turn(r.loop, 0);
+    assert_true(hand_engine_has_come(&h));
+    buf_dispose(&b);
+    hand_engine_close(&h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -311,6 +426,10 @@ int main(void)
         cmocka_unit_test(test_an_id_outside_the_vocabulary_fails_its_job_alone),
         cmocka_unit_test(test_an_engine_that_breaks_the_rules_is_left),
         cmocka_unit_test(test_an_engine_with_less_context_is_never_ready),
+        cmocka_unit_test(test_a_silent_engine_ends_its_jobs),
+        cmocka_unit_test(test_an_engine_without_steps_is_stalled),
+        cmocka_unit_test(test_a_greeting_without_answer_is_made_anew),
+        cmocka_unit_test(test_who_stands_in_for_the_engine_is_heard_and_asked_again_soon),
     };
 
     log_init("test", LOG_ERROR + 1); /* broken connections are on purpose here */

@@ -83,11 +83,34 @@ static void test_with_the_last_link_gauges_go_and_counters_stay(void **state)
     stats_cell_dispose(&c);
 }
 
+static void test_an_absence_is_known_until_an_engine_greets(void **state)
+{
+    struct stats_cell c;
+    struct engine_stats s;
+
+    (void)state;
+    stats_cell_init(&c);
+    assert_true(stats_cell_refuse(&c, "stopped"));
+    assert_false(stats_cell_refuse(&c, "stopped"));
+    stats_cell_read(&c, 0, &s);
+    assert_string_equal(s.absence, "stopped");
+    stats_cell_connect(&c, 77, "cpu", "build");
+    stats_cell_read(&c, 0, &s);
+    assert_string_equal(s.absence, "");
+    /* One link may still be refused while another is served. */
+    assert_true(stats_cell_refuse(&c, "stopped"));
+    stats_cell_read(&c, 0, &s);
+    assert_string_equal(s.absence, "");
+    stats_cell_disconnect(&c);
+    stats_cell_dispose(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_was_told_is_read),
         cmocka_unit_test(test_with_the_last_link_gauges_go_and_counters_stay),
+        cmocka_unit_test(test_an_absence_is_known_until_an_engine_greets),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

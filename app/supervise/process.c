@@ -1,4 +1,4 @@
-#include "app/up/process.h"
+#include "app/supervise/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "app/up/files.h"
+#include "app/supervise/files.h"
 
 /* Enough of a log's end to hold its last line. */
 #define TAIL_BYTES 4096
@@ -26,9 +26,10 @@ static bool become(const struct account *a)
     return setgroups(0, NULL) == 0 && setgid(a->gid) == 0 && setuid(a->uid) == 0;
 }
 
-static bool redirect(const char *log)
+static bool redirect(const struct process_spec *s)
 {
-    int in = open("/dev/null", O_RDONLY), out = open(log, O_WRONLY | O_CREAT | O_APPEND, 0640);
+    int in = open("/dev/null", O_RDONLY);
+    int out = s->log[0] != '\0' ? open(s->log, O_WRONLY | O_CREAT | O_APPEND, 0640) : s->output_fd;
 
     return in != -1 && out != -1 && dup2(in, STDIN_FILENO) != -1 &&
            dup2(out, STDOUT_FILENO) != -1 && dup2(out, STDERR_FILENO) != -1;
@@ -54,7 +55,7 @@ static void run_child(const struct process_spec *s, pid_t launcher, int report)
     setenv("LC_ALL", "C.UTF-8", 1);
     /* The log is opened before the account changes: it lies in the launcher's folder. The death
      * signal is asked for after it, because a change of account clears it (prctl(2)). */
-    if (redirect(s->log) && become(s->account) && chdir(s->cwd) == 0 &&
+    if (redirect(s) && become(s->account) && chdir(s->cwd) == 0 &&
         prctl(PR_SET_PDEATHSIG, s->death_signal) == 0) {
         if (getppid() != launcher)
             _exit(1);

@@ -1,6 +1,6 @@
 /* Small files and folders of the launcher. Reasons name the path. */
-#ifndef APP_UP_FILES_H
-#define APP_UP_FILES_H
+#ifndef APP_SUPERVISE_FILES_H
+#define APP_SUPERVISE_FILES_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* How long to wait before a process that died is started again: 100 ms, doubling to 10 s, from the
  * beginning once it had lived for 30 s. Pure. */
-#ifndef APP_UP_BACKOFF_H
-#define APP_UP_BACKOFF_H
+#ifndef APP_SUPERVISE_BACKOFF_H
+#define APP_SUPERVISE_BACKOFF_H
 
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-#include "app/up/backoff.h"
+#include "app/supervise/backoff.h"
 
 #include "base/size.h"
 

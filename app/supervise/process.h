@@ -1,23 +1,31 @@
 /* Starting processes: account, log, folder, the signal they get when the launcher dies. One
  * thread. */
-#ifndef APP_UP_PROCESS_H
-#define APP_UP_PROCESS_H
+#ifndef APP_SUPERVISE_PROCESS_H
+#define APP_SUPERVISE_PROCESS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "app/up/layout.h"
 #include "base/status.h"
 
 #define PROCESS_ARGS_MAX 64
+#define PROCESS_PATH_MAX 640
+
+struct account {
+    bool change; /* false: as the launcher itself */
+    uid_t uid;
+    gid_t gid;
+};
 
 struct process_spec {
     const char *name;              /* for messages: "PostgreSQL" */
     const char *const *argv;       /* NULL-terminated; [0] is a path or on PATH */
     const struct account *account; /* NULL: the launcher's */
     const char *cwd;               /* one that the account can enter */
-    char log[LAYOUT_PATH_MAX];     /* gets standard output and error */
+    char log[PROCESS_PATH_MAX];    /* gets standard output and error; "": output_fd does */
+    int output_fd;                 /* with log "" */
     int death_signal;              /* sent when the launcher dies (PR_SET_PDEATHSIG) */
 };
 

@@ -1,4 +1,4 @@
-#include "app/up/files.h"
+#include "app/supervise/files.h"
 
 #include <errno.h>
 #include <fcntl.h>

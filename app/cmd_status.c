@@ -1,0 +1,204 @@
+#include "app/cmd_status.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app/config.h"
+#include "app/status_report.h"
+#include "base/log.h"
+
+#define EXIT_NOT_READY 1
+#define EXIT_USAGE     2
+
+static const char usage_text[] =
+    "usage: sluice status --config FILE [--json]\n"
+    "\n"
+    "Says whether the engine works and the gateway is ready. Exit code: 0 both are, 1 not.\n";
+
+/* ---- for people ---- */
+
+static void print_work(const struct wire_stats *s)
+{
+    printf("         %u running, %u waiting, %u of %u pages, %" PRIu64 " steps", s->running,
+           s->waiting, s->pages_used, s->pages_total, s->steps);
+    if (s->last_step_age_ms >= 0)
+        printf(", the last %" PRId64 " ms ago", s->last_step_age_ms);
+    putchar('\n');
+}
+
+static void print_absence(const struct status_report *r, const struct config *c)
+{
+    if (access(c->engine_socket, W_OK) == -1 && errno == EACCES)
+        printf("engine   %s: no right to ask there; run as its user\n", c->engine_socket);
+    else if (r->is_supervised)
+        printf("engine   loading: its supervisor says it is %s\n", r->state);
+    else
+        printf("engine   nothing listens at %s: start sluice serve --with-engine, sluice engine "
+               "or sluice up\n",
+               c->engine_socket);
+}
+
+static void print_deaths(const struct status_report *r)
+{
+    if (!r->is_supervised || r->deaths == 0)
+        return;
+    printf("         %u death%s", r->deaths, r->deaths == 1 ? "" : "s");
+    if (r->engine != ENGINE_DOWN) /* there it was said already */
+        printf("; the last: %s", r->reason);
+    putchar('\n');
+}
+
+static void print_engine(const struct status_report *r, const struct config *c)
+{
+    const struct wire_welcome *w = &r->welcome;
+
+    switch (r->engine) {
+    case ENGINE_READY:
+        printf("engine   ready: pid %u, %s, build %s\n", w->pid, w->device, w->build);
+        printf("         revision %.12s, context %u\n", w->revision, w->max_context);
+        print_work(&r->stats);
+        break;
+    case ENGINE_DOWN:
+        printf("engine   down: %s\n", r->reason);
+        break;
+    case ENGINE_MUTE:
+        printf("engine   does not answer at %s: it is in a long step, or frozen\n",
+               c->engine_socket);
+        break;
+    case ENGINE_ABSENT:
+        print_absence(r, c);
+        break;
+    }
+    print_deaths(r);
+}
+
+/* The names of what /readyz calls false. */
+static void print_missing(const json_t *readyz)
+{
+    json_t *parts = json_object_get(readyz, "parts"), *value;
+    const char *reason = json_string_value(json_object_get(readyz, "reason")), *name,
+               *separator = "";
+
+    json_object_foreach(parts, name, value)
+    {
+        if (!json_is_false(value))
+            continue;
+        printf("%s%s", separator, name);
+        separator = ", ";
+    }
+    printf("%s%s\n", reason != NULL ? "; " : "", reason != NULL ? reason : "");
+}
+
+static void print_gateway(const struct status_report *r, const struct config *c)
+{
+    if (r->http == 200) {
+        printf("gateway  ready on %s port %" PRId64 "\n", c->listen, c->port);
+    } else if (r->readyz != NULL) {
+        printf("gateway  not ready on %s port %" PRId64 ", missing: ", c->listen, c->port);
+        print_missing(r->readyz);
+    } else if (r->http != -1) {
+        printf("gateway  %s port %" PRId64 " answers with %d: is it ours?\n", c->listen, c->port,
+               r->http);
+    } else {
+        printf("gateway  no answer on %s port %" PRId64 ": start sluice serve or sluice up\n",
+               c->listen, c->port);
+    }
+}
+
+/* ---- for programs ---- */
+
+static json_t *engine_json(const struct status_report *r)
+{
+    const struct wire_welcome *w = &r->welcome;
+    const struct wire_stats *s = &r->stats;
+    json_t *o = json_pack("{s:s}", "state", engine_presence_name(r->engine));
+
+    if (r->engine == ENGINE_READY)
+        json_object_update_new(
+            o,
+            json_pack("{s:i, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:I, s:I}", "pid", (int)w->pid,
+                      "device", w->device, "build", w->build, "revision", w->revision, "context",
+                      (int)w->max_context, "running", (int)s->running, "waiting", (int)s->waiting,
+                      "pages_used", (int)s->pages_used, "pages_total", (int)s->pages_total, "steps",
+                      (json_int_t)s->steps, "last_step_age_ms", (json_int_t)s->last_step_age_ms));
+    if (r->is_supervised)
+        json_object_update_new(
+            o, json_pack("{s:s, s:i}", "supervisor", r->state, "deaths", (int)r->deaths));
+    if (r->reason[0] != '\0')
+        json_object_set_new(o, "reason", json_string(r->reason));
+    return o;
+}
+
+static json_t *gateway_json(const struct status_report *r)
+{
+    const char *state = r->http == 200 ? "ready" : r->http != -1 ? "not ready" : "absent";
+    json_t *o = json_pack("{s:s}", "state", state);
+
+    if (r->readyz != NULL)
+        json_object_set(o, "readyz", r->readyz);
+    return o;
+}
+
+static void print_json(const struct status_report *r)
+{
+    json_t *o = json_pack("{s:b, s:o, s:o}", "ready", (int)status_report_is_ready(r), "engine",
+                          engine_json(r), "gateway", gateway_json(r));
+
+    if (o != NULL)
+        json_dumpf(o, stdout, JSON_INDENT(2));
+    putchar('\n');
+    json_decref(o);
+}
+
+/* ---- the command ---- */
+
+static bool take_options(int argc, char **argv, const char **config, bool *json)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0)
+            *json = true;
+        else if (strcmp(argv[i], "--config") == 0 && i + 1 < argc)
+            *config = argv[++i];
+        else
+            return false;
+    }
+    return *config != NULL;
+}
+
+int cmd_status(int argc, char **argv)
+{
+    const char *path = NULL;
+    struct status_report r;
+    struct config *c = NULL;
+    struct reason why = {0};
+    bool json = false;
+    int rc;
+
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        fputs(usage_text, stdout);
+        return 0;
+    }
+    if (!take_options(argc, argv, &path, &json)) {
+        fputs(usage_text, stderr);
+        return EXIT_USAGE;
+    }
+    log_init("status", LOG_ERROR);
+    if (config_load_engine(path, &c, &why) != ST_OK) {
+        fprintf(stderr, "sluice status: %s\n", why.text);
+        return EXIT_NOT_READY;
+    }
+    status_report_ask(&r, c);
+    if (json) {
+        print_json(&r);
+    } else {
+        print_engine(&r, c);
+        print_gateway(&r, c);
+    }
+    rc = status_report_is_ready(&r) ? 0 : EXIT_NOT_READY;
+    status_report_dispose(&r);
+    config_free(c);
+    return rc;
+}

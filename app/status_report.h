@@ -1,0 +1,39 @@
+/* What `sluice status` found out: from the engine's socket, as a monitor; from what a supervisor
+ * wrote beside it; and from the gateway's /readyz. Blocks for a few seconds at most; one thread. */
+#ifndef APP_STATUS_REPORT_H
+#define APP_STATUS_REPORT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "app/config.h"
+#include "base/status.h"
+#include "engine/wire/wire.h"
+
+enum engine_presence {
+    ENGINE_ABSENT, /* nothing listens at its socket */
+    ENGINE_DOWN,   /* its supervisor answers there, with a reason */
+    ENGINE_MUTE,   /* something listens, and says nothing */
+    ENGINE_READY,
+};
+
+struct status_report {
+    enum engine_presence engine;
+    struct wire_welcome welcome; /* with ENGINE_READY, as the next one */
+    struct wire_stats stats;
+    bool is_supervised; /* then: */
+    unsigned deaths;
+    char state[16];   /* "running", "waiting", "stopped": the supervisor's view */
+    char reason[512]; /* why it is away, or how it ended last; "" nothing to say */
+    int http;         /* /readyz's status code; -1: no answer */
+    json_t *readyz;   /* its body; NULL: none */
+};
+
+void status_report_ask(struct status_report *r, const struct config *c);
+void status_report_dispose(struct status_report *r);
+bool status_report_is_ready(const struct status_report *r);
+/* "ready", "absent", "down", "mute". */
+const char *engine_presence_name(enum engine_presence p);
+
+#endif

@@ -1,0 +1,126 @@
+#include "app/supervise/engine_guard.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app/supervise/files.h"
+#include "base/log.h"
+#include "base/size.h"
+
+void engine_guard_init(struct engine_guard *g, struct child *engine, const char *socket_path,
+                       int64_t stall_ms)
+{
+    g->child = engine;
+    engine->is_watched = true;
+    engine_watch_init(&g->watch, socket_path, stall_ms);
+    stand_in_init(&g->stand_in, socket_path);
+    snprintf(g->state_path, sizeof g->state_path, "%.600s.state", socket_path);
+}
+
+void engine_guard_dispose(struct engine_guard *g)
+{
+    stand_in_stop(&g->stand_in);
+    engine_watch_dispose(&g->watch);
+    unlink(g->state_path);
+}
+
+/* A line of our own log without its time and level, which only cost room. */
+static const char *line_text(const char *line)
+{
+    const char *at = line;
+
+    if (!isdigit((unsigned char)line[0]))
+        return line;
+    for (int words = 0; words < 3 && at != NULL; words++) {
+        at = strchr(at, ' ');
+        if (at != NULL)
+            at++;
+    }
+    return at != NULL ? at : line;
+}
+
+void engine_guard_text(const struct child *c, char *out, size_t size)
+{
+    const char *line = line_text(c->line), *label = line[0] != '\0' ? "; last log: " : "";
+
+    if (c->given_up)
+        snprintf(out, size, "stopped after %u crashes: %s%s%s", c->backoff.deaths, c->cause, label,
+                 line);
+    else if (c->rests)
+        snprintf(out, size, "left, because no gateway came; it starts with the next one");
+    else
+        snprintf(out, size, "starts again after: %s%s%s", c->cause, label, line);
+}
+
+/* Of a state file nothing hangs: without it `sluice status` knows less. */
+static void write_state(const struct engine_guard *g, const char *state, const char *text)
+{
+    const struct child *c = g->child;
+    char file[1024];
+    int n = snprintf(file, sizeof file,
+                     "supervisor %d %" PRIu64 "\nstate %s\ndeaths %u\nreason %.500s\n",
+                     (int)getpid(), process_started_ticks(getpid()), state, c->n_deaths, text);
+
+    if (file_write(g->state_path, file, (size_t)n, 0600, NULL) != ST_OK)
+        unlink(g->state_path);
+}
+
+void engine_guard_make_way(struct engine_guard *g)
+{
+    stand_in_stop(&g->stand_in);
+}
+
+void engine_guard_on_start(struct engine_guard *g, int64_t now_ms)
+{
+    engine_watch_start(&g->watch, now_ms);
+    write_state(g, "running", g->child->n_deaths > 0 ? g->child->last : "");
+}
+
+void engine_guard_on_end(struct engine_guard *g, const char *problem)
+{
+    struct reason why = {0};
+    char text[400];
+
+    engine_watch_stop(&g->watch);
+    if (!g->child->wanted)
+        return;
+    if (problem != NULL)
+        snprintf(text, sizeof text, "%s", problem);
+    else
+        engine_guard_text(g->child, text, sizeof text);
+    write_state(g, g->child->given_up ? "stopped" : "waiting", text);
+    if (stand_in_start(&g->stand_in, text, &why) != ST_OK)
+        log_error(NULL, "supervise.stand_in", "%s", why.text);
+}
+
+unsigned engine_guard_pollfds(const struct engine_guard *g, struct pollfd *fds)
+{
+    unsigned n = stand_in_pollfds(&g->stand_in, fds);
+
+    fds[n] = engine_watch_pollfd(&g->watch);
+    return n + 1;
+}
+
+int64_t engine_guard_due_ms(const struct engine_guard *g, int64_t now_ms)
+{
+    return int64_min(stand_in_due_ms(&g->stand_in), engine_watch_due_ms(&g->watch, now_ms));
+}
+
+bool engine_guard_turn(struct engine_guard *g, int64_t now_ms)
+{
+    struct reason why = {0};
+    bool stuck;
+
+    stand_in_turn(&g->stand_in, now_ms);
+    stuck = engine_watch_turn(&g->watch, now_ms, &why);
+    if (g->watch.greeted && g->child->ready_ms == 0)
+        g->child->ready_ms = now_ms;
+    if (!stuck || !g->child->wanted)
+        return false;
+    engine_watch_stop(&g->watch);
+    child_end(g->child, why.text);
+    return true;
+}

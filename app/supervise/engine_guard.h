@@ -1,0 +1,48 @@
+/* Everything a supervisor does for its engine beside starting it: a watch on its progress, an
+ * answer at its socket while there is none, and a small file beside the socket (SOCKET.state) from
+ * which `sluice status` knows deaths and reasons.
+ *
+ * One thread; borrows child and path. */
+#ifndef APP_SUPERVISE_ENGINE_GUARD_H
+#define APP_SUPERVISE_ENGINE_GUARD_H
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "app/supervise/children.h"
+#include "app/supervise/engine_watch.h"
+#include "app/supervise/stand_in.h"
+
+#define ENGINE_GUARD_FDS (STAND_IN_FDS + 1)
+
+struct engine_guard {
+    struct child *child;
+    struct engine_watch watch;
+    struct stand_in stand_in;
+    char state_path[PROCESS_PATH_MAX];
+};
+
+/* From now on the child counts as healthy from its greeting on, and is given up in a crash loop. */
+void engine_guard_init(struct engine_guard *g, struct child *engine, const char *socket_path,
+                       int64_t stall_ms);
+/* Leaves no file. */
+void engine_guard_dispose(struct engine_guard *g);
+
+/* Before the child is started: the socket is its own. */
+void engine_guard_make_way(struct engine_guard *g);
+void engine_guard_on_start(struct engine_guard *g, int64_t now_ms);
+/* It ended, or didn't start (then `problem` says why; else NULL): answers at its socket, if it is
+ * still wanted. */
+void engine_guard_on_end(struct engine_guard *g, const char *problem);
+
+/* Fills fds[ENGINE_GUARD_FDS]; returns how many. */
+unsigned engine_guard_pollfds(const struct engine_guard *g, struct pollfd *fds);
+int64_t engine_guard_due_ms(const struct engine_guard *g, int64_t now_ms);
+/* True: the engine is stuck, and was killed for what c->killed_for says. */
+bool engine_guard_turn(struct engine_guard *g, int64_t now_ms);
+
+/* What is said about an engine that is away, in `size` bytes. */
+void engine_guard_text(const struct child *engine, char *out, size_t size);
+
+#endif

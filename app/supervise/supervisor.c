@@ -1,0 +1,309 @@
+#include "app/supervise/supervisor.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/size.h"
+
+/* Between two looks at whether something is ready. */
+#define READY_POLL_MS 20
+/* For what a killed child left behind (a database's own children end by themselves). */
+#define LEFTOVER_MS    5000
+#define SECOND_WISH_MS 1000
+#define IDLE_MS        60000
+
+enum status supervisor_init(struct supervisor *s, struct reason *why)
+{
+    static const int handled[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
+    sigset_t signals;
+
+    *s =
+        (struct supervisor){.began_ms = clock_mono_ms(), .on_terminal = isatty(STDOUT_FILENO) == 1};
+    sigemptyset(&signals);
+    for (size_t i = 0; i < COUNT_OF(handled); i++)
+        sigaddset(&signals, handled[i]);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    s->signal_fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
+    if (s->signal_fd == -1)
+        return fail(why, ST_IO, "no descriptor for signals: %s", strerror(errno));
+    signal(SIGPIPE, SIG_IGN);
+    /* Grandchildren whose parent died come to us, so that the stop can wait for them too. */
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    return ST_OK;
+}
+
+void supervisor_say(const struct supervisor *s, const char *fmt, ...)
+{
+    int64_t ms = clock_mono_ms() - s->began_ms;
+    va_list args;
+
+    printf("[%3" PRId64 ".%02" PRId64 " s] ", ms / 1000, ms % 1000 / 10);
+    va_start(args, fmt);
+    vprintf(fmt, args);
+    va_end(args);
+    putchar('\n');
+    fflush(stdout);
+}
+
+void supervisor_add(struct supervisor *s, struct child *c)
+{
+    assert(s->n < SUPERVISOR_CHILDREN_MAX);
+    s->children[s->n++] = c;
+}
+
+static struct engine_guard *guard_of(struct supervisor *s, const struct child *c)
+{
+    return s->guard != NULL && s->guard->child == c ? s->guard : NULL;
+}
+
+enum status supervisor_start(struct supervisor *s, struct child *c, struct reason *why)
+{
+    struct engine_guard *g = guard_of(s, c);
+    int64_t now_ms = clock_mono_ms();
+    struct reason own = {0};
+    enum status st;
+
+    if (why == NULL)
+        why = &own;
+    if (g != NULL)
+        engine_guard_make_way(g);
+    st = child_start(c, now_ms, why);
+    if (g != NULL && st == ST_OK)
+        engine_guard_on_start(g, now_ms);
+    else if (g != NULL)
+        engine_guard_on_end(g, why->text);
+    return st;
+}
+
+/* ---- one turn ---- */
+
+static struct child *find(struct supervisor *s, pid_t pid)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (s->children[i]->pid == pid)
+            return s->children[i];
+    return NULL;
+}
+
+static void say_end(const struct supervisor *s, const struct child *c, int wait_status,
+                    int64_t delay_ms)
+{
+    if (c->given_up)
+        supervisor_say(s, "%s ended (%s): %u crashes in a row, not started again before a SIGHUP",
+                       c->spec.name, c->last, c->backoff.deaths);
+    else if (delay_ms >= 0 && c->rests && c->with->pid == 0)
+        supervisor_say(s, "%s ended; starts again with the %s", c->spec.name, c->with->spec.name);
+    else if (delay_ms >= 0)
+        supervisor_say(s, "%s ended (%s); starts again in %" PRId64 " ms", c->spec.name, c->last,
+                       delay_ms);
+    else if (wait_status != 0)
+        supervisor_say(s, "%s did not stop well (%s)", c->spec.name, c->last);
+}
+
+static void reap(struct supervisor *s, int64_t now_ms)
+{
+    int wait_status = 0;
+    pid_t pid;
+
+    while ((pid = waitpid(-1, &wait_status, WNOHANG)) > 0) {
+        struct child *c = find(s, pid);
+        struct engine_guard *g;
+
+        if (c == NULL)
+            continue;
+        say_end(s, c, wait_status, child_on_exit(c, wait_status, now_ms));
+        g = guard_of(s, c);
+        if (g != NULL)
+            engine_guard_on_end(g, NULL);
+    }
+}
+
+static void restart(struct supervisor *s, struct child *c, int64_t now_ms)
+{
+    struct reason why = {0};
+
+    if (supervisor_start(s, c, &why) == ST_OK) {
+        supervisor_say(s, "%s started again (pid %d)", c->spec.name, (int)c->pid);
+        return;
+    }
+    c->due_ms = now_ms + backoff_next(&c->backoff, 0);
+    supervisor_say(s, "%s", why.text);
+}
+
+static void restart_due(struct supervisor *s, int64_t now_ms)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (child_due_ms(s->children[i]) <= now_ms)
+            restart(s, s->children[i], now_ms);
+}
+
+/* One Ctrl-C can arrive more than once, from the terminal and from a wrapper that passes it on:
+ * only what comes a second later is a second wish. */
+static void note_stop(struct supervisor *s, int64_t now_ms)
+{
+    if (s->stops_asked > 0 && now_ms - s->last_stop_ms < SECOND_WISH_MS)
+        return;
+    s->stops_asked++;
+    s->last_stop_ms = now_ms;
+}
+
+static void try_again(struct supervisor *s, int64_t now_ms)
+{
+    supervisor_say(s, "SIGHUP: what is down is tried again");
+    for (size_t i = 0; i < s->n; i++)
+        child_try_again(s->children[i], now_ms);
+}
+
+/* The terminal has gone: the kernel says so, or it was the shell's own farewell. */
+static bool is_hangup(const struct supervisor *s, const struct signalfd_siginfo *i)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO};
+
+    if (i->ssi_code == SI_KERNEL)
+        return true;
+    return s->on_terminal && poll(&out, 1, 0) > 0 && (out.revents & (POLLHUP | POLLERR)) != 0;
+}
+
+static void take_signals(struct supervisor *s, int64_t now_ms)
+{
+    struct signalfd_siginfo i;
+
+    while (read(s->signal_fd, &i, sizeof i) == (ssize_t)sizeof i) {
+        if (i.ssi_signo == SIGHUP && !is_hangup(s, &i))
+            try_again(s, now_ms);
+        else if (i.ssi_signo != SIGCHLD)
+            note_stop(s, now_ms);
+    }
+}
+
+static int64_t next_due_ms(const struct supervisor *s, int64_t now_ms)
+{
+    int64_t due_ms = s->guard != NULL ? engine_guard_due_ms(s->guard, now_ms) : INT64_MAX;
+
+    for (size_t i = 0; i < s->n; i++)
+        due_ms = int64_min(due_ms, child_due_ms(s->children[i]));
+    return due_ms;
+}
+
+static void wait_for_news(struct supervisor *s, int64_t wait_ms)
+{
+    struct pollfd fds[1 + SUPERVISOR_CHILDREN_MAX + ENGINE_GUARD_FDS];
+    nfds_t n = 0;
+
+    fds[n++] = (struct pollfd){.fd = s->signal_fd, .events = POLLIN};
+    for (size_t i = 0; i < s->n; i++)
+        if (s->children[i]->pid != 0 && s->children[i]->spec.log[0] == '\0')
+            fds[n++] = (struct pollfd){.fd = s->children[i]->output.fd, .events = POLLIN};
+    if (s->guard != NULL)
+        n += engine_guard_pollfds(s->guard, fds + n);
+    /* Nothing is lost when it fails: every turn looks at all. */
+    (void)poll(fds, n, (int)wait_ms);
+}
+
+/* Waits up to max_wait_ms for a signal, a descriptor or the next start that is due, and does what
+ * there is. */
+static void turn(struct supervisor *s, int64_t max_wait_ms)
+{
+    int64_t now_ms = clock_mono_ms();
+    int64_t until_due_ms = next_due_ms(s, now_ms);
+
+    if (until_due_ms != INT64_MAX)
+        until_due_ms = int64_max(until_due_ms - now_ms, 0);
+    wait_for_news(s, int64_min(until_due_ms, max_wait_ms));
+    now_ms = clock_mono_ms();
+    take_signals(s, now_ms);
+    for (size_t i = 0; i < s->n; i++)
+        if (s->children[i]->pid != 0 && s->children[i]->spec.log[0] == '\0')
+            child_log_drain(&s->children[i]->output);
+    reap(s, now_ms);
+    if (s->guard != NULL && engine_guard_turn(s->guard, now_ms))
+        supervisor_say(s, "the engine %s: killed", s->guard->child->killed_for);
+    restart_due(s, now_ms);
+}
+
+/* ---- start and run ---- */
+
+static const struct child *hopeless(const struct supervisor *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (s->children[i]->pid == 0 && s->children[i]->backoff.deaths >= CHILD_DEATHS_MAX)
+            return s->children[i];
+    return NULL;
+}
+
+enum status supervisor_wait(struct supervisor *s, bool (*is_ready)(void *arg), void *arg,
+                            int64_t timeout_ms, struct reason *why)
+{
+    int64_t deadline_ms = clock_mono_ms() + timeout_ms;
+
+    for (;;) {
+        const struct child *lost = hopeless(s);
+
+        if (s->stops_asked > 0)
+            return ST_CANCELLED;
+        if (lost != NULL)
+            return fail(why, ST_UNAVAILABLE, "%s does not stay up: %s", lost->spec.name,
+                        lost->last);
+        if (is_ready(arg))
+            return ST_OK;
+        if (clock_mono_ms() >= deadline_ms)
+            return fail(why, ST_TIMEOUT, "not ready after %" PRId64 " s", timeout_ms / 1000);
+        turn(s, READY_POLL_MS);
+    }
+}
+
+void supervisor_run(struct supervisor *s)
+{
+    while (s->stops_asked == 0)
+        turn(s, IDLE_MS);
+}
+
+/* ---- stop ---- */
+
+static void stop_one(struct supervisor *s, struct child *c, unsigned signals_before)
+{
+    int64_t deadline_ms = clock_mono_ms() + c->stop_ms;
+    bool killed = false;
+
+    child_ask_to_stop(c);
+    while (c->pid != 0) {
+        bool hurry = s->stops_asked > signals_before;
+
+        if (!killed && (hurry || clock_mono_ms() >= deadline_ms)) {
+            supervisor_say(s, "%s does not stop in time: killed", c->spec.name);
+            child_kill(c);
+            killed = true;
+        }
+        turn(s, READY_POLL_MS);
+    }
+}
+
+static void wait_for_leftovers(struct supervisor *s)
+{
+    int64_t deadline_ms = clock_mono_ms() + LEFTOVER_MS;
+
+    while (waitpid(-1, NULL, WNOHANG) != -1 && clock_mono_ms() < deadline_ms)
+        turn(s, READY_POLL_MS);
+}
+
+void supervisor_stop(struct supervisor *s)
+{
+    unsigned signals_before = s->stops_asked;
+
+    for (size_t i = 0; i < s->n; i++)
+        s->children[i]->wanted = false;
+    for (size_t i = s->n; i-- > 0;)
+        stop_one(s, s->children[i], signals_before);
+    wait_for_leftovers(s);
+}

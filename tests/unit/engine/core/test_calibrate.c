@@ -62,7 +62,7 @@ static void test_a_speed_that_can_not_be_measured_is_taken_to_be_low(void **stat
 
     (void)state;
     assert_int_equal(measure(&l, 1, &c), ST_INTERNAL);
-    assert_int_equal(cost_rows_in(&c, 0, 1000, 64000000), 32);
+    assert_int_equal(cost_rows_in(&c, 0, 1000, 1000, 64000000), 32);
 }
 
 int main(void)

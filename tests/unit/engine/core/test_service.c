@@ -216,6 +216,127 @@ static void test_a_flood_moves_anothers_first_token_by_a_step_and_a_preemption(v
     }
 }
 
+/* A tenant that ran alone, with nothing waiting, is followed by one that was idle: that one gets no
+ * credit for the time, and the bound of backlogged() holds from here on. */
+static void after_idle(uint32_t depth)
+{
+    const int64_t limit = shared.max_context, slots = shared.max_sequences;
+    const int64_t bound =
+        limit + KV_PAGE_TOKENS + (slots + depth) * (2 * slots + shared.prefill_rows) + 3 * limit;
+    uint64_t alone;
+    int64_t most = 0;
+    struct simulation sim;
+
+    open_timed(&sim, depth, 64, 5);
+    for (int i = 0; i < slots; i++)
+        submit(&sim, 0, 5, 190);
+    for (int i = 0; i < 150; i++)
+        assert_true(sim_turn(&sim));
+    alone = sim.work[0];
+    for (int i = 0; i < 400; i++) {
+        for (uint64_t tenant = 2; tenant-- > 0 && (tenant == 1 || i > 0);)
+            while (live_of(&sim, tenant) < 24)
+                submit(&sim, tenant, 1 + sim_random(&sim, 20), 40 + sim_random(&sim, 100));
+        assert_true(sim_turn(&sim));
+        if ((int64_t)sim.work[1] - (int64_t)(sim.work[0] - alone) > most)
+            most = (int64_t)sim.work[1] - (int64_t)(sim.work[0] - alone);
+    }
+    assert_true(most <= bound);
+    cancel_all(&sim);
+    sim_close(&sim);
+}
+
+static void test_one_that_was_idle_gets_no_more_than_the_bound(void **state)
+{
+    (void)state;
+    after_idle(1);
+    after_idle(2);
+}
+
+/* docs/scheduling.md: preemption between tenants costs at most as much work as it serves. */
+static void test_small_requests_throw_away_no_more_than_they_get(void **state)
+{
+    struct scheduler_config cfg = shared;
+    struct scheduler_stats st;
+    struct simulation sim;
+
+    (void)state;
+    cfg.prefix_cache = false;
+    cfg.n_pages = 200;
+    sim_open(&sim, &cfg, 64, 5);
+    for (int i = 0; i < 8; i++)
+        submit(&sim, 0, 5, 190);
+    for (int turns = 0; live_of(&sim, 0) > 0; turns++) {
+        scheduler_stats(sim.scheduler, &st);
+        if (turns > 60 && st.running == 8 && live_of(&sim, 0) == 8 && live_of(&sim, 1) == 0)
+            for (int k = 0; k < 7; k++)
+                submit(&sim, 1, 1, 1);
+        assert_true(sim_turn(&sim));
+    }
+    /* 3080 is what the first tenant takes alone. */
+    assert_true(sim.work[0] - 3080 <= sim.work[1] + cfg.max_context);
+    sim_run_all(&sim);
+    sim_close(&sim);
+}
+
+/* Whose long outputs have all places gives way as well: only the share rule of room.c asks it to.
+ */
+static void under_long_outputs(uint32_t depth, uint64_t seed)
+{
+    struct sim_job *victim;
+    struct simulation sim;
+    uint32_t n_prompt;
+    int64_t arrived;
+
+    open_timed(&sim, depth, 140, seed);
+    for (int i = 0; i < 120; i++)
+        submit(&sim, 0, 1 + sim_random(&sim, 8), 150 + sim_random(&sim, 40));
+    for (uint32_t i = 60 + sim_random(&sim, 80); i > 0; i--)
+        assert_true(sim_turn(&sim));
+    n_prompt = 1 + sim_random(&sim, 100);
+    arrived = sim_now_us(&sim);
+    victim = submit(&sim, 1, n_prompt, 1);
+    while (victim->first_token_us == 0)
+        assert_true(sim_turn(&sim));
+    assert_true(victim->first_token_us - arrived <=
+                own_prefill_us(n_prompt) + 2 * (STEP_US + KV_PAGE_TOKENS * ROW_US));
+    cancel_all(&sim);
+    sim_close(&sim);
+}
+
+static void test_long_outputs_give_way_as_well(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        under_long_outputs(1, seed);
+        under_long_outputs(2, seed);
+    }
+}
+
+/* A row with a score has logits to pay for. */
+static void test_scored_rows_count_in_the_budget(void **state)
+{
+    struct scheduler_config cfg = shared;
+    const struct scheduled_step *t;
+    struct simulation sim;
+    struct sim_job *j;
+    enum status status;
+    uint64_t ns;
+
+    (void)state;
+    cfg.cost = (struct cost){.base_ns = 1000000, .row_ns = 100000, .logits_ns = 1000000};
+    sim_open(&sim, &cfg, 8, 5);
+    j = sim_job(&sim);
+    j->sequence.sampling.want_prompt_logprobs = true;
+    sim_prompt(j, 180, 0, 0);
+    assert_true(sim_submit(j, &status));
+    t = scheduler_build(sim.scheduler, 0);
+    ns = cfg.cost.base_ns + t->step.n_rows * cfg.cost.row_ns;
+    for (uint32_t i = 0; i < t->step.n_rows; i++)
+        ns += t->step.rows[i].want != ROW_NOTHING ? cfg.cost.logits_ns : 0;
+    assert_true(ns <= 3 * STEP_US * 1000 / 2);
+}
+
 /* A device whose rows take other than what was measured; prompts that never end. */
 static int64_t mean_step_us(int64_t row_us, uint32_t depth)
 {
@@ -317,6 +438,10 @@ int main(void)
         cmocka_unit_test(test_preemption_costs_at_most_half_of_the_work),
         cmocka_unit_test(test_weights_1_and_3_give_1_and_3_of_the_service),
         cmocka_unit_test(test_a_flood_moves_anothers_first_token_by_a_step_and_a_preemption),
+        cmocka_unit_test(test_one_that_was_idle_gets_no_more_than_the_bound),
+        cmocka_unit_test(test_small_requests_throw_away_no_more_than_they_get),
+        cmocka_unit_test(test_long_outputs_give_way_as_well),
+        cmocka_unit_test(test_scored_rows_count_in_the_budget),
         cmocka_unit_test(test_steps_keep_their_time_at_another_pace_than_was_measured),
         cmocka_unit_test(test_the_last_thousand_of_ten_is_as_quick_as_the_first),
     };

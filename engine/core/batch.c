@@ -114,6 +114,15 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
+/* What is left of the step's time; all of it for a prompt that is alone, so that it isn't cut into
+ * small chunks by what every step costs. */
+static int64_t time_left(const struct scheduler *s)
+{
+    bool is_alone = s->n_running == 1 && scheduler_n_waiting(s) == 0;
+
+    return is_alone ? (int64_t)step_ns(s) : s->budget.ns;
+}
+
 /* As many rows as `rows` and `ns` allow; where it is `assured`, no fewer than chunk_min. */
 static void plan_chunk(struct scheduler *s, struct sequence *q, uint32_t rows, int64_t ns,
                        bool assured)
@@ -155,7 +164,7 @@ static bool admit_and_plan(struct scheduler *s, struct sequence *q, bool plan_al
         if (plan_decode(s, q))
             s->budget.rows--;
     } else if (plan_all) {
-        plan_chunk(s, q, s->budget.rows, s->budget.ns, !has_chunk(s));
+        plan_chunk(s, q, s->budget.rows, time_left(s), !has_chunk(s));
     }
     return true;
 }
@@ -198,7 +207,7 @@ static void plan_prompts(struct scheduler *s)
         plan_chunk(s, shortest, s->budget.rows / 2, s->budget.ns / 2, shortest == c);
     if (c != NULL && c != first && c->state == SEQUENCE_RUNNING && is_prefilling(c))
         plan_chunk(s, c, 0, 0, true);
-    plan_chunk(s, first, s->budget.rows, s->budget.ns, true);
+    plan_chunk(s, first, s->budget.rows, time_left(s), true);
     while (has_budget(s) && (first = first_prompt(s)) != NULL) {
         plan_chunk(s, first, s->budget.rows, s->budget.ns, false);
         if (first->n_planned == 0)

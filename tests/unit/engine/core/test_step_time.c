@@ -89,7 +89,7 @@ static void test_steps_keep_their_time_at_another_pace_than_was_measured(void **
 
 /* Every step costs more than a step may take, as far as is known: small chunks of it would only be
  * paid for more often. */
-static uint32_t chunk_beside(uint32_t n_others)
+static uint32_t chunk_beside(uint32_t n_others, uint64_t row_ns)
 {
     struct scheduler_config cfg = service_rig_shared;
     const struct scheduled_step *t;
@@ -97,6 +97,7 @@ static uint32_t chunk_beside(uint32_t n_others)
     struct sim_job *j;
     uint32_t n = 0;
 
+    cfg.cost.row_ns = row_ns;
     cfg.cost.base_ns = 3ull * SERVICE_STEP_US * 1000;
     service_rig_open(&sim, &cfg, 8, 5);
     for (uint32_t i = 0; i < n_others; i++)
@@ -107,15 +108,22 @@ static uint32_t chunk_beside(uint32_t n_others)
     for (uint32_t i = 0; i < t->n_entries; i++)
         n += t->entries[i].sequence == &j->sequence ? t->entries[i].n_rows : 0;
     scheduler_fail(sim.scheduler, scheduler_oldest(sim.scheduler), sim_now_us(&sim));
-    sim_close(&sim);
+    service_rig_close(&sim);
     return n;
 }
 
 static void test_a_prompt_that_is_alone_has_all_of_a_steps_time(void **state)
 {
     (void)state;
-    assert_int_equal(chunk_beside(0), SERVICE_STEP_US / SERVICE_ROW_US);
-    assert_int_equal(chunk_beside(1), SERVICE_STEP_US / SERVICE_ROW_US / 4);
+    assert_int_equal(chunk_beside(0, 200000), 50);
+}
+
+static void test_beside_others_a_prompt_has_a_quarter_of_it_and_a_page_at_most(void **state)
+{
+    (void)state;
+    assert_int_equal(chunk_beside(1, 200000), 12);
+    assert_int_equal(chunk_beside(1, 100000), KV_PAGE_TOKENS);
+    assert_int_equal(chunk_beside(1, 30000000), 1);
 }
 
 int main(void)
@@ -124,6 +132,7 @@ int main(void)
         cmocka_unit_test(test_scored_rows_count_in_the_budget),
         cmocka_unit_test(test_steps_keep_their_time_at_another_pace_than_was_measured),
         cmocka_unit_test(test_a_prompt_that_is_alone_has_all_of_a_steps_time),
+        cmocka_unit_test(test_beside_others_a_prompt_has_a_quarter_of_it_and_a_page_at_most),
     };
 
     log_init("test", LOG_ERROR + 1);

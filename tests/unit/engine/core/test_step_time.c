@@ -101,7 +101,7 @@ static uint32_t chunk_beside(uint32_t n_others, uint64_t row_ns)
     cfg.cost.base_ns = 3ull * SERVICE_STEP_US * 1000;
     service_rig_open(&sim, &cfg, 8, 5);
     for (uint32_t i = 0; i < n_others; i++)
-        service_rig_submit(&sim, 1, 5, 50);
+        service_rig_submit(&sim, 1, 1, 50);
     assert_int_equal(sim_turn(&sim), n_others > 0);
     j = service_rig_submit(&sim, 0, 190, 1);
     t = scheduler_build(sim.scheduler, sim_now_us(&sim));

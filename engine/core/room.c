@@ -1,11 +1,12 @@
 /* Who gives way. Cached pages have gone before anybody is asked (pages_available counts them).
- * docs/scheduling.md derives why two tenants can't take a place from each other back and forth. */
+ * docs/scheduling.md derives how much work tenants can throw away of each other's at most. */
 #include "engine/core/scheduler_state.h"
 
-/* So many times what it costs to mend an imbalance between tenants has to be out of balance: what
- * is computed twice is then at most a third of what exchanges are followed by. */
+/* An imbalance between tenants is mended by preemption when it is so many times what that wastes.
+ */
 #define WORTH 2
 
+/* What a request lacks. */
 struct need {
     const struct sequence *q;
     enum resource resource;
@@ -14,6 +15,8 @@ struct need {
     uint64_t owed; /* by q's tenant before this need, whatever is thrown away for it */
 };
 
+/* By rank: held ones, classes and the champion; by balance: what tenants of a class owe each other,
+ * and pay for (fair_throw_away). */
 enum claim { CLAIM_NONE, CLAIM_BY_RANK, CLAIM_BY_BALANCE };
 
 struct sequence *room_champion(const struct scheduler *s, int64_t now_us)

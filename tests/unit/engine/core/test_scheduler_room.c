@@ -198,6 +198,7 @@ static void test_the_lowest_class_gives_way_first(void **state)
     turn(&r, 1);
     assert_true(runs(ordinary));
     assert_int_equal(lowest->sequence.state, SEQUENCE_PREEMPTED);
+    assert_int_equal(preemptions(&r), 1); /* the other didn't go and take this one's place */
     finish(&r);
 }
 
@@ -217,6 +218,7 @@ static void test_what_is_held_gives_way_before_all(void **state)
     turn(&r, 1);
     assert_true(runs(other));
     assert_int_equal(held->sequence.state, SEQUENCE_PREEMPTED);
+    assert_int_equal(preemptions(&r), 1);
     held->sequence.held = false;
     finish(&r);
 }

@@ -143,6 +143,38 @@ static void test_who_owes_for_a_place_takes_no_second_one(void **state)
     finish(&r);
 }
 
+/* Its request is stopped and computed again, from the beginning, four times. */
+static void test_what_is_computed_again_pays_for_nothing(void **state)
+{
+    struct rig_sequence *victim, *late, *second;
+    struct scheduler_rig r;
+
+    (void)state;
+    open_slots(&r, 4);
+    for (int i = 0; i < 4; i++)
+        victim = submit_class(&r, 1, 75, 1, ORDINARY);
+    turn(&r, 40);
+    late = submit_class(&r, 12, 40, 2, ORDINARY);
+    turn(&r, 1);
+    assert_int_equal(victim->sequence.state, SEQUENCE_PREEMPTED);
+    victim->sequence.held = true; /* it doesn't come back in between */
+    for (int i = 0; i < 4; i++) {
+        late->sequence.held = true;
+        submit_class(&r, 1, 1, 3, 0);
+        turn(&r, 1);
+        assert_int_equal(late->sequence.state, SEQUENCE_PREEMPTED);
+        late->sequence.held = false;
+        turn(&r, 5);
+        assert_true(runs(late));
+    }
+    second = submit_class(&r, 1, 1, 2, ORDINARY);
+    turn(&r, 4);
+    assert_int_equal(second->sequence.state, SEQUENCE_WAITING);
+    assert_int_equal(preemptions(&r), 1 + 4);
+    victim->sequence.held = false;
+    finish(&r);
+}
+
 /* ---- classes ---- */
 
 static void test_waiting_gives_a_place_in_the_queue_but_stops_nobody(void **state)
@@ -254,7 +286,8 @@ static void test_only_the_younger_gives_way_to_one_that_grows(void **state)
 
 /* ---- after a preemption ---- */
 
-/* An ordinary request is preempted at 5 s; it came at 0 and would be two classes better by then. */
+/* An ordinary request is preempted at 5 s; it came at 0 and would be two classes better by then. At
+ * 6.5 s deadlines are looked at, since another had one. */
 static void test_a_preempted_one_waits_anew_and_without_a_deadline(void **state)
 {
     struct rig_sequence *ordinary;
@@ -266,9 +299,11 @@ static void test_a_preempted_one_waits_anew_and_without_a_deadline(void **state)
     ordinary = submit_class(&r, 4, 20, 1, ORDINARY);
     turn(&r, 3);
     fake_device_set_time(r.device, 5000000);
+    r.jobs[1].sequence.queue_deadline_us = 6000000;
     submit_class(&r, 4, 3, 2, 0);
     turn(&r, 1);
     assert_int_equal(ordinary->sequence.state, SEQUENCE_PREEMPTED);
+    fake_device_set_time(r.device, 6500000);
     while (!runs(ordinary))
         turn(&r, 1);
     assert_int_equal(ordinary->sequence.level, ORDINARY);
@@ -303,6 +338,7 @@ int main(void)
         cmocka_unit_test(test_a_share_of_the_places_is_taken_at_once),
         cmocka_unit_test(test_who_is_ahead_has_no_claim_on_its_share),
         cmocka_unit_test(test_who_owes_for_a_place_takes_no_second_one),
+        cmocka_unit_test(test_what_is_computed_again_pays_for_nothing),
         cmocka_unit_test(test_waiting_gives_a_place_in_the_queue_but_stops_nobody),
         cmocka_unit_test(test_the_youngest_of_the_most_served_tenant_gives_way),
         cmocka_unit_test(test_the_lowest_class_gives_way_first),

@@ -91,7 +91,7 @@ static uint32_t choose_rows(const struct probe *p, const struct calibrate_limits
 
 static int64_t median(const int64_t *ns, uint32_t n)
 {
-    int64_t sorted[CALIBRATE_ROUNDS];
+    int64_t sorted[CALIBRATE_ROUNDS] = {0};
 
     for (uint32_t i = 0, at; i < n; i++) {
         for (at = i; at > 0 && sorted[at - 1] > ns[i]; at--)

@@ -20,12 +20,24 @@ static uint64_t step_ns(const struct scheduler *s)
     return s->cfg.step_us > 0 ? (uint64_t)s->cfg.step_us * 1000 : INT64_MAX;
 }
 
-static void spend(struct scheduler *s, const struct sequence *q, uint32_t n_rows, bool has_logits)
+/* Of its next rows, how many have no logits before one that has: all but the last, which samples,
+ * or where the prompt's scores are wanted, those whose scores were given before a preemption. */
+static uint32_t plain_rows(const struct sequence *q)
 {
-    const struct cost *c = &s->cost;
+    if (!q->sampling.want_prompt_logprobs || q->n_scored + 1 >= q->n_prompt)
+        return sequence_rows_left(q) - 1;
+    return q->n_scored > q->n_computed ? q->n_scored - q->n_computed : 0;
+}
 
-    s->budget.ns -=
-        (int64_t)(cost_rows_ns(c, q->n_computed, n_rows) + (has_logits ? c->logits_ns : 0));
+static void spend(struct scheduler *s, const struct sequence *q, uint32_t n_rows)
+{
+    s->budget.ns -= (int64_t)cost_chunk_ns(&s->cost, q->n_computed, n_rows, plain_rows(q));
+}
+
+static uint32_t rows_in(const struct scheduler *s, const struct sequence *q, uint32_t most,
+                        uint64_t ns)
+{
+    return cost_rows_in(&s->cost, q->n_computed, plain_rows(q), most, ns);
 }
 
 /* ---- decodes ---- */
@@ -39,7 +51,7 @@ static bool plan_decode(struct scheduler *s, struct sequence *q)
         scheduler_take_pages(s, q, 1);
     }
     q->n_planned = 1;
-    spend(s, q, 1, true);
+    spend(s, q, 1);
     return true;
 }
 
@@ -72,7 +84,7 @@ static bool is_before(const struct sequence *a, const struct sequence *b)
 
 static uint32_t chunk_min(const struct scheduler *s, const struct sequence *q)
 {
-    uint32_t n = cost_rows_in(&s->cost, q->n_computed, CHUNK_MIN_MOST, step_ns(s) / CHUNK_MIN_PART);
+    uint32_t n = rows_in(s, q, CHUNK_MIN_MOST, step_ns(s) / CHUNK_MIN_PART);
 
     return n > 1 ? n : 1;
 }
@@ -102,6 +114,15 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
+/* What is left of the step's time; all of it for a prompt that is alone, so that it isn't cut into
+ * small chunks by what every step costs. */
+static int64_t time_left(const struct scheduler *s)
+{
+    bool is_alone = s->n_running == 1 && scheduler_n_waiting(s) == 0;
+
+    return is_alone ? (int64_t)step_ns(s) : s->budget.ns;
+}
+
 /* As many rows as `rows` and `ns` allow; where it is `assured`, no fewer than chunk_min. */
 static void plan_chunk(struct scheduler *s, struct sequence *q, uint32_t rows, int64_t ns,
                        bool assured)
@@ -110,14 +131,14 @@ static void plan_chunk(struct scheduler *s, struct sequence *q, uint32_t rows, i
     uint32_t left = sequence_rows_left(q), n = 0;
 
     if (ns > 0)
-        n = cost_rows_in(&s->cost, q->n_computed, least(left, rows), (uint64_t)ns);
+        n = rows_in(s, q, least(left, rows), (uint64_t)ns);
     if (n < at_least)
         n = least(at_least, least(left, s->budget.rows));
     if (n == 0)
         return;
     q->n_planned = n;
     s->budget.rows -= n;
-    spend(s, q, n, n == left);
+    spend(s, q, n);
 }
 
 /* Looked up, not remembered: whose chunk was planned may have given way to another since. */
@@ -143,7 +164,7 @@ static bool admit_and_plan(struct scheduler *s, struct sequence *q, bool plan_al
         if (plan_decode(s, q))
             s->budget.rows--;
     } else if (plan_all) {
-        plan_chunk(s, q, s->budget.rows, s->budget.ns, !has_chunk(s));
+        plan_chunk(s, q, s->budget.rows, time_left(s), !has_chunk(s));
     }
     return true;
 }
@@ -186,7 +207,7 @@ static void plan_prompts(struct scheduler *s)
         plan_chunk(s, shortest, s->budget.rows / 2, s->budget.ns / 2, shortest == c);
     if (c != NULL && c != first && c->state == SEQUENCE_RUNNING && is_prefilling(c))
         plan_chunk(s, c, 0, 0, true);
-    plan_chunk(s, first, s->budget.rows, s->budget.ns, true);
+    plan_chunk(s, first, s->budget.rows, time_left(s), true);
     while (has_budget(s) && (first = first_prompt(s)) != NULL) {
         plan_chunk(s, first, s->budget.rows, s->budget.ns, false);
         if (first->n_planned == 0)
@@ -252,6 +273,16 @@ static uint64_t predicted_ns(const struct scheduler *s, const struct scheduled_s
     return ns;
 }
 
+static void count_new_rows(struct sequence *q, const struct scheduled_entry *e)
+{
+    uint32_t first = e->n_end - e->n_rows;
+
+    if (e->n_end <= q->n_reached)
+        return;
+    fair_earn(q->project_node, e->n_end - (first > q->n_reached ? first : q->n_reached));
+    q->n_reached = e->n_end;
+}
+
 static void emit(struct scheduler *s, struct scheduled_step *t, struct sequence *q)
 {
     struct scheduled_entry *e = &t->entries[t->n_entries++];
@@ -271,6 +302,7 @@ static void emit(struct scheduler *s, struct scheduled_step *t, struct sequence 
     emit_sequence(&t->step, q, e->samples);
     fair_charge(q->project_node, work_of(q, e));
     q->n_computed = e->n_end;
+    count_new_rows(q, e);
     q->n_planned = 0;
     q->n_in_flight++;
     if (e->samples) {

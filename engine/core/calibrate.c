@@ -7,8 +7,13 @@
 
 #define ROWS_MAX   32   /* of a measured chunk */
 #define DEPTH_MAX  2048 /* tokens of the longest sequence; so deep that attention shows */
-#define REPEATS    2    /* the quickest counts: whatever disturbs only makes it slower */
 #define ROWS_LEAST 2
+
+/* Bounds of what is believed. A row is 1/256 of a step of one at least: less is lost in the noise,
+ * and bounds no step. The work of a row is 2 multiplications per weight, 24 d^2 in each layer of
+ * width d, against 4 d for a token that it attends to: 1/6d, or 1/128 where attention is slow. */
+#define ROW_PART      256
+#define ATTENDED_PART 128
 
 struct probe {
     struct device *device;
@@ -73,23 +78,6 @@ static enum status run(struct probe *p, uint32_t position, uint32_t n, bool samp
     return s;
 }
 
-static enum status quickest(struct probe *p, uint32_t position, uint32_t n, bool samples,
-                            int64_t *ns)
-{
-    enum status s = ST_OK;
-
-    *ns = INT64_MAX;
-    for (int i = 0; i < REPEATS && s == ST_OK; i++) {
-        int64_t took;
-
-        s = run(p, position, n, samples, &took);
-        *ns = took < *ns ? took : *ns;
-        if (clock_mono_ns() > p->deadline_ns)
-            break;
-    }
-    return s;
-}
-
 /* As many as the time that is left would allow if a row took as long as a step of one. */
 static uint32_t choose_rows(const struct probe *p, const struct calibrate_limits *l, int64_t one_ns)
 {
@@ -101,16 +89,16 @@ static uint32_t choose_rows(const struct probe *p, const struct calibrate_limits
     return n < most ? (uint32_t)n : most;
 }
 
-/* n rows at the greatest depth: what they take more than at the beginning, per token that they
- * attend to more. What lies before them was never computed; nothing is sampled from it. */
-static enum status measure_attended(struct probe *p, uint32_t n, int64_t first_ns, int64_t *out)
+static int64_t median(const int64_t *ns, uint32_t n)
 {
-    uint32_t position = p->depth - n;
-    int64_t took = first_ns;
-    enum status s = position > 0 ? quickest(p, position, n, false, &took) : ST_OK;
+    int64_t sorted[CALIBRATE_ROUNDS] = {0};
 
-    *out = position > 0 ? (took - first_ns) / ((int64_t)n * position) : 0;
-    return s;
+    for (uint32_t i = 0, at; i < n; i++) {
+        for (at = i; at > 0 && sorted[at - 1] > ns[i]; at--)
+            sorted[at] = sorted[at - 1];
+        sorted[at] = ns[i];
+    }
+    return sorted[n / 2];
 }
 
 static uint64_t bounded(int64_t ns, uint64_t most)
@@ -118,32 +106,65 @@ static uint64_t bounded(int64_t ns, uint64_t most)
     return ns < 0 ? 0 : (uint64_t)ns < most ? (uint64_t)ns : most;
 }
 
+static int64_t clamp(int64_t v, int64_t least, int64_t most)
+{
+    return v < least ? least : v > most ? most : v;
+}
+
+struct cost calibrate_fit(const struct calibrate_times *t)
+{
+    int64_t took[CALIBRATE_STEPS], row, attended = 0;
+
+    for (int i = 0; i < CALIBRATE_STEPS; i++)
+        took[i] = median(t->ns[i], t->n_rounds);
+    row = took[CALIBRATE_ONE] / 2; /* where a step can't have two rows */
+    if (t->n_rows > 1)
+        row = (took[CALIBRATE_CHUNK] - took[CALIBRATE_ONE]) / (t->n_rows - 1);
+    row = clamp(row, 1 + took[CALIBRATE_ONE] / ROW_PART, 1 + took[CALIBRATE_ONE]);
+    if (t->position > 0)
+        attended =
+            (took[CALIBRATE_DEEP] - took[CALIBRATE_CHUNK]) / ((int64_t)t->n_rows * t->position);
+    return (struct cost){
+        .base_ns = bounded(took[CALIBRATE_ONE] - row, COST_NS_MAX),
+        .row_ns = bounded(row, COST_NS_MAX),
+        .attended_ns = bounded(clamp(attended, 0, row / ATTENDED_PART), COST_ATTENDED_NS_MAX),
+        .logits_ns = bounded(took[CALIBRATE_SAMPLED] - took[CALIBRATE_ONE], COST_NS_MAX)};
+}
+
+/* One after the other, so that what changes meanwhile changes all of them. What lies before the
+ * deep rows was never computed; nothing is sampled from it. */
+static enum status measure_round(struct probe *p, struct calibrate_times *t)
+{
+    const uint32_t i = t->n_rounds;
+    enum status s = run(p, 0, 1, false, &t->ns[CALIBRATE_ONE][i]);
+
+    if (s == ST_OK)
+        s = run(p, 0, 1, true, &t->ns[CALIBRATE_SAMPLED][i]);
+    if (s == ST_OK && t->n_rows > 1)
+        s = run(p, 0, t->n_rows, false, &t->ns[CALIBRATE_CHUNK][i]);
+    if (s == ST_OK && t->position > 0)
+        s = run(p, t->position, t->n_rows, false, &t->ns[CALIBRATE_DEEP][i]);
+    t->n_rounds++;
+    return s;
+}
+
 static enum status measure(struct probe *p, const struct calibrate_limits *l, struct cost *out)
 {
-    int64_t one, sampled, chunk, row, attended = 0;
+    struct calibrate_times t = {0};
+    int64_t one;
     enum status s = run(p, 0, 1, true, &one); /* touches weights and buffers, however long */
-    uint32_t n;
 
     p->deadline_ns = clock_mono_ns() + CALIBRATE_US * 1000ll;
     if (s == ST_OK)
-        s = quickest(p, 0, 1, false, &one);
-    if (s == ST_OK)
-        s = quickest(p, 0, 1, true, &sampled);
+        s = run(p, 0, 1, false, &one);
     if (s != ST_OK)
         return s;
-    n = choose_rows(p, l, one);
-    row = one / 2; /* where a step can't have two rows */
-    if (n > 1) {
-        s = quickest(p, 0, n, false, &chunk);
-        row = (chunk - one) / (n - 1);
-    }
-    if (s == ST_OK && n > 1)
-        s = measure_attended(p, n, chunk, &attended);
-    row = row < one ? row : one;
-    *out = (struct cost){.base_ns = bounded(one - row, COST_NS_MAX),
-                         .row_ns = bounded(row, COST_NS_MAX),
-                         .attended_ns = bounded(attended, COST_ATTENDED_NS_MAX),
-                         .logits_ns = bounded(sampled - one, COST_NS_MAX)};
+    t.n_rows = choose_rows(p, l, one);
+    t.position = t.n_rows > 1 ? p->depth - t.n_rows : 0;
+    do {
+        s = measure_round(p, &t);
+    } while (s == ST_OK && t.n_rounds < CALIBRATE_ROUNDS && clock_mono_ns() < p->deadline_ns);
+    *out = calibrate_fit(&t);
     return s;
 }
 

@@ -12,14 +12,22 @@ uint64_t cost_rows_ns(const struct cost *c, uint32_t position, uint32_t n)
     return c->row_ns * n + c->attended_ns * attended;
 }
 
-uint32_t cost_rows_in(const struct cost *c, uint32_t position, uint32_t most, uint64_t ns)
+uint64_t cost_chunk_ns(const struct cost *c, uint32_t position, uint32_t n, uint32_t n_plain)
+{
+    uint64_t n_logits = n > n_plain ? n - n_plain : 0;
+
+    return cost_rows_ns(c, position, n) + c->logits_ns * n_logits;
+}
+
+uint32_t cost_rows_in(const struct cost *c, uint32_t position, uint32_t n_plain, uint32_t most,
+                      uint64_t ns)
 {
     uint32_t low = 0, high = most;
 
     while (low < high) {
         uint32_t middle = low + (high - low + 1) / 2;
 
-        if (cost_rows_ns(c, position, middle) <= ns)
+        if (cost_chunk_ns(c, position, middle, n_plain) <= ns)
             low = middle;
         else
             high = middle - 1;

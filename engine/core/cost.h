@@ -20,8 +20,11 @@ struct cost {
 
 /* Of n rows at `position` and after, without the base and without logits. */
 uint64_t cost_rows_ns(const struct cost *c, uint32_t position, uint32_t n);
-/* Most rows from `position`, not above `most`, that `ns` pays for. */
-uint32_t cost_rows_in(const struct cost *c, uint32_t position, uint32_t most, uint64_t ns);
+/* The same of a prompt's chunk, whose rows after the first n_plain have logits. */
+uint64_t cost_chunk_ns(const struct cost *c, uint32_t position, uint32_t n, uint32_t n_plain);
+/* Most rows of such a chunk, not above `most`, that `ns` pays for. */
+uint32_t cost_rows_in(const struct cost *c, uint32_t position, uint32_t n_plain, uint32_t most,
+                      uint64_t ns);
 /* For a device of unknown speed: step_ns pays for n rows, whatever they attend to. */
 struct cost cost_cautious(uint64_t step_ns, uint32_t n);
 

@@ -18,7 +18,7 @@ static uint64_t active_minimum(const struct fair_node *parent)
     const struct fair_node *least = NULL;
 
     if (parent->n_ready == 0)
-        return parent->last_chosen;
+        return parent->level;
     for (const struct fair_node *n = parent->first; n != NULL; n = n->next)
         if (n->n_ready > 0 && (least == NULL || fair_lead(n, least) < 0))
             least = n;
@@ -89,6 +89,24 @@ static struct fair_node *find(const struct fair_node *parent, uint64_t id)
     return n;
 }
 
+static int64_t least_of(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The class pays what it can of what a tenant owes. */
+static void relieve(struct fair_node *tenant)
+{
+    struct fair_node *class = tenant->parent;
+    int64_t paid;
+
+    if (class == NULL || tenant->saved >= 0)
+        return;
+    paid = least_of(-tenant->saved, (int64_t)(class->relief_rows / FAIR_RELIEF_PART));
+    tenant->saved += paid;
+    class->relief_rows -= (uint64_t)paid * FAIR_RELIEF_PART;
+}
+
 /* Forgets idle children that would return with what they have, and above the bound those that owe
  * least. */
 static void forget_idle(struct fair_node *parent)
@@ -98,7 +116,10 @@ static void forget_idle(struct fair_node *parent)
 
     for (struct fair_node *n = parent->first; n != NULL; n = next) {
         next = n->next;
-        if (n->n_live == 0 && (int64_t)(n->counter - minimum) <= 0)
+        if (n->n_live > 0 || (int64_t)(n->counter - minimum) > 0)
+            continue;
+        relieve(n);
+        if (n->saved >= 0)
             remove_child(n);
     }
     while (parent->n_idle > FAIR_IDLE_MAX) {
@@ -197,16 +218,52 @@ void fair_choose(struct fair_node *project)
 {
     struct fair_node *tenant = project->parent;
 
-    tenant->last_chosen = project->counter;
-    tenant->parent->last_chosen = tenant->counter;
+    tenant->level = project->counter;
+    tenant->parent->level = tenant->counter;
+}
+
+static void add(struct fair_node *n, uint64_t service)
+{
+    struct fair_node *parent = n->parent;
+
+    n->counter += service;
+    if (parent->n_ready == 0 && (int64_t)(n->counter - parent->level) > 0)
+        parent->level = n->counter;
 }
 
 void fair_charge(struct fair_node *project, uint64_t cost)
 {
     struct fair_node *tenant = project->parent;
 
-    project->counter += cost * FAIR_TOKEN;
-    tenant->counter += cost * FAIR_TOKEN * FAIR_WEIGHT / tenant->weight;
+    add(project, cost * FAIR_TOKEN);
+    add(tenant, cost * FAIR_TOKEN * FAIR_WEIGHT / tenant->weight);
+}
+
+void fair_earn(struct fair_node *project, uint32_t n_rows)
+{
+    struct fair_node *tenant = project->parent, *class = tenant->parent;
+    const uint64_t relief_most = (uint64_t)FAIR_SAVED_MAX * FAIR_RELIEF_PART;
+
+    tenant->saved = least_of(tenant->saved + n_rows, FAIR_SAVED_MAX);
+    class->relief_rows += n_rows;
+    if (class->relief_rows > relief_most)
+        class->relief_rows = relief_most;
+}
+
+void fair_throw_away(struct fair_node *project, uint32_t n_rows)
+{
+    struct fair_node *tenant = project->parent;
+
+    relieve(tenant);
+    tenant->saved -= (int64_t)n_rows * FAIR_THROWN_PRICE;
+}
+
+uint64_t fair_owed_rows(const struct fair_node *project)
+{
+    const struct fair_node *tenant = project->parent;
+    int64_t saved = tenant->saved + (int64_t)(tenant->parent->relief_rows / FAIR_RELIEF_PART);
+
+    return saved >= 0 ? 0 : ((uint64_t)-saved + FAIR_THROWN_PRICE - 1) / FAIR_THROWN_PRICE;
 }
 
 const struct fair_node *fair_tenant(const struct fair *f, uint32_t class, uint64_t tenant)
@@ -221,8 +278,7 @@ static int compare(const struct fair_node *a, const struct fair_node *b)
     int64_t lead = fair_lead(a, b);
 
     if (a->parent != b->parent)
-        lead = (int64_t)(a->counter - a->parent->last_chosen) -
-               (int64_t)(b->counter - b->parent->last_chosen);
+        lead = (int64_t)(a->counter - a->parent->level) - (int64_t)(b->counter - b->parent->level);
     else if (lead == 0)
         lead = (int64_t)a->n_running - (int64_t)b->n_running;
     return lead < 0 ? -1 : lead > 0;

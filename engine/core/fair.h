@@ -5,9 +5,14 @@
  * another.
  *
  * One that has nothing to be served with doesn't bank the time: when it is ready again its counter
- * is lifted to the least of its ready brothers', or, where none is ready, to that of the brother
- * chosen last. What it owes it keeps: an idle node is forgotten only when its counter isn't above
- * the one that it would return with, or, above FAIR_IDLE_MAX of them, the one that owes least.
+ * is lifted to the least of its ready brothers', or, where none is ready, to their `level`: that of
+ * the brother chosen last, or the greatest that any was served to since nobody waited, as they all
+ * had what they asked for. What it owes it keeps: an idle node is forgotten only when its counter
+ * isn't above the one that it would return with, or, above FAIR_IDLE_MAX of them, the one that owes
+ * least.
+ *
+ * Rows of others that a tenant has thrown away, by taking their places, are an account of its own
+ * beside the counters: what is computed for it pays for them (docs/scheduling.md).
  *
  * Integers only. Counters are compared by signed difference, so that they may wrap. Nodes live
  * while a sequence of theirs does. Belongs to the scheduler's thread; the token path allocates
@@ -26,6 +31,13 @@
 #define FAIR_WEIGHT_MAX 1000000u /* so that a token costs at least 1 */
 #define FAIR_IDLE_MAX   1024u    /* idle nodes remembered under one parent */
 
+/* A row thrown away is paid with so many new ones of the tenant that took its place; */
+#define FAIR_THROWN_PRICE 2
+/* what nobody pays so, with one of so many of the whole class. */
+#define FAIR_RELIEF_PART 8
+/* New rows that are saved up for it, at most. */
+#define FAIR_SAVED_MAX 4096
+
 struct fair_node {
     struct fair_node *parent;       /* NULL: a class */
     struct fair_node *first, *last; /* its children, in no order */
@@ -33,14 +45,16 @@ struct fair_node {
     uint64_t id;                    /* of the tenant or project */
     uint32_t weight;                /* 1 to FAIR_WEIGHT_MAX */
     uint64_t counter;               /* service by weight; mod 2^64 */
-    uint64_t last_chosen;           /* counter of the child chosen last */
-    uint32_t n_ready;               /* ready children; of a project: 1 while it is ready itself */
-    uint32_t n_idle;                /* children without sequences */
-    uint32_t n_live, n_running;     /* sequences below it */
-    uint64_t n_pages;               /* KV pages that they hold */
-    struct sequence_list waiting;   /* of a project: by arrival, preempted ones included */
-    uint32_t n_waiting;             /* sequences below it that wait */
-    uint64_t waiting_ns;            /* predicted work of those */
+    uint64_t level;                 /* where a child begins while none is ready */
+    int64_t saved;        /* of a tenant: new rows less what it has thrown away; below 0: it owes */
+    uint64_t relief_rows; /* of a class: new rows whose part has not relieved anybody yet */
+    uint32_t n_ready;     /* ready children; of a project: 1 while it is ready itself */
+    uint32_t n_idle;      /* children without sequences */
+    uint32_t n_live, n_running;   /* sequences below it */
+    uint64_t n_pages;             /* KV pages that they hold */
+    struct sequence_list waiting; /* of a project: by arrival, preempted ones included */
+    uint32_t n_waiting;           /* sequences below it that wait */
+    uint64_t waiting_ns;          /* predicted work of those */
 };
 
 struct fair {
@@ -65,6 +79,13 @@ void fair_choose(struct fair_node *project);
 /* `cost` tokens' worth of work for the project. */
 void fair_charge(struct fair_node *project, uint64_t cost);
 
+/* n rows that were never computed before, for the project. */
+void fair_earn(struct fair_node *project, uint32_t n_rows);
+/* n computed rows of another tenant give way to the project. */
+void fair_throw_away(struct fair_node *project, uint32_t n_rows);
+/* Rows thrown away for the project's tenant that nothing has paid for yet. */
+uint64_t fair_owed_rows(const struct fair_node *project);
+
 /* The tenant of a class, NULL when it has no node. */
 const struct fair_node *fair_tenant(const struct fair *f, uint32_t class, uint64_t tenant);
 /* What a's counter is above b's; the two are brothers. */
@@ -73,8 +94,7 @@ static inline int64_t fair_lead(const struct fair_node *a, const struct fair_nod
     return (int64_t)(a->counter - b->counter);
 }
 /* Below 0: a comes first. By tenant, then by project, where counters are equal by who has fewer
- * running; of two classes by what each is ahead of its
- * own class. */
+ * running; of two classes by what each is ahead of its own class's level. */
 int fair_compare(const struct fair_node *project_a, const struct fair_node *project_b);
 /* A node's part of `amount` by weight among its brothers with sequences. */
 uint64_t fair_share(const struct fair_node *node, uint64_t amount);

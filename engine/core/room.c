@@ -1,10 +1,23 @@
 /* Who gives way. Cached pages have gone before anybody is asked (pages_available counts them).
- * docs/scheduling.md derives why two tenants can't take a place from each other back and forth. */
+ * docs/scheduling.md derives how much work tenants can throw away of each other's at most. */
 #include "engine/core/scheduler_state.h"
 
-/* So many times what it costs to mend an imbalance between tenants it has to be: what exchanges
- * throw away is then at most a third of the work. */
+/* An imbalance between tenants is mended by preemption when it is so many times what that wastes.
+ */
 #define WORTH 2
+
+/* What a request lacks. */
+struct need {
+    const struct sequence *q;
+    enum resource resource;
+    uint32_t n;
+    bool grows;    /* q runs */
+    uint64_t owed; /* by q's tenant before this need, whatever is thrown away for it */
+};
+
+/* By rank: held ones, classes and the champion; by balance: what tenants of a class owe each other,
+ * and pay for (fair_throw_away). */
+enum claim { CLAIM_NONE, CLAIM_BY_RANK, CLAIM_BY_BALANCE };
 
 struct sequence *room_champion(const struct scheduler *s, int64_t now_us)
 {
@@ -29,22 +42,23 @@ static const struct fair_node *tenant_of(const struct sequence *q)
     return q->project_node->parent;
 }
 
-/* What preempting v would waste at most, on its tenant's counter: all that it has computed, and a
- * page, so that what has only begun can't be exchanged step by step. */
-static int64_t waste(const struct sequence *v)
+/* What preempting v would waste at most, beside what is owed, on its tenant's counter: all that it
+ * has computed, and a page, so that what has only begun can't be exchanged step by step. */
+static int64_t waste(const struct sequence *v, uint64_t owed)
 {
-    return (int64_t)(((uint64_t)v->n_computed + KV_PAGE_TOKENS) * FAIR_TOKEN * FAIR_WEIGHT /
+    return (int64_t)((v->n_computed + KV_PAGE_TOKENS + owed) * FAIR_TOKEN * FAIR_WEIGHT /
                      tenant_of(v)->weight);
 }
 
 /* With n more, q's tenant would still be within its part of what its class has, and v's tenant is
  * beyond its own. */
-static bool is_share_of(const struct scheduler *s, const struct sequence *q,
-                        const struct sequence *v, enum resource r, uint32_t n)
+static bool is_share_of(const struct scheduler *s, const struct sequence *v,
+                        const struct need *need)
 {
-    const struct fair_node *to = tenant_of(q), *from = tenant_of(v), *class = to->parent;
+    const struct fair_node *to = tenant_of(need->q), *from = tenant_of(v), *class = to->parent;
+    const uint32_t n = need->n;
 
-    if (r == RESOURCE_SLOTS) {
+    if (need->resource == RESOURCE_SLOTS) {
         uint64_t all = (uint64_t) class->n_running + s->n_free_slots;
 
         return to->n_running + n <= fair_share(to, all) && from->n_running > fair_share(from, all);
@@ -61,33 +75,43 @@ static uint32_t right_of(const struct scheduler *s, const struct sequence *q)
     return q->state == SEQUENCE_RUNNING || q == s->champion ? q->level : q->priority;
 }
 
-/* v has to give its place to q. Between tenants of a class: when the imbalance is WORTH what it
- * costs to mend it, or where q's tenant is below its share and v's above, and the counters don't
- * say otherwise. */
-static bool yields(const struct scheduler *s, const struct sequence *v, const struct sequence *q,
-                   enum resource r, uint32_t n)
+/* What q's tenant owes counts as wasted as well, so that one imbalance pays for one exchange; to
+ * its share it has a claim only where it owes nothing. */
+static bool is_out_of_balance(const struct scheduler *s, const struct sequence *v,
+                              const struct need *need)
 {
-    int64_t lead;
+    int64_t lead = fair_lead(tenant_of(v), tenant_of(need->q));
 
-    if (v == q || v->held)
-        return v != q;
-    if (v->level != right_of(s, q))
-        return v->level > right_of(s, q);
-    if (v == s->champion || q == s->champion)
-        return q == s->champion;
-    if (tenant_of(v) == tenant_of(q) || v->priority != q->priority)
+    if (tenant_of(v) == tenant_of(need->q) || v->priority != need->q->priority)
         return false;
-    lead = fair_lead(tenant_of(v), tenant_of(q));
-    return lead > WORTH * waste(v) || (lead >= 0 && is_share_of(s, q, v, r, n));
+    return lead > WORTH * waste(v, need->owed) ||
+           (lead >= 0 && need->owed == 0 && is_share_of(s, v, need));
+}
+
+static enum claim claim_on(const struct scheduler *s, const struct sequence *v,
+                           const struct need *need)
+{
+    const struct sequence *q = need->q;
+    uint32_t right = right_of(s, q);
+
+    if (v == q)
+        return CLAIM_NONE;
+    if (v->held)
+        return CLAIM_BY_RANK;
+    if (v->level != right)
+        return v->level > right ? CLAIM_BY_RANK : CLAIM_NONE;
+    if (v == s->champion || q == s->champion)
+        return q == s->champion ? CLAIM_BY_RANK : CLAIM_NONE;
+    return is_out_of_balance(s, v, need) ? CLAIM_BY_BALANCE : CLAIM_NONE;
 }
 
 /* Of those that run, the youngest gives way where nothing else decides. */
-static bool yields_to_growth(const struct scheduler *s, const struct sequence *v,
-                             const struct sequence *q)
+static bool is_younger(const struct scheduler *s, const struct sequence *v, const struct need *need)
 {
-    if (yields(s, v, q, RESOURCE_PAGES, 1))
-        return true;
-    return v->age > q->age && !yields(s, q, v, RESOURCE_PAGES, 1);
+    const struct need of_v = {
+        .q = v, .resource = need->resource, .n = need->n, .owed = fair_owed_rows(v->project_node)};
+
+    return need->grows && v->age > need->q->age && claim_on(s, need->q, &of_v) == CLAIM_NONE;
 }
 
 /* a goes before b: held ones, then of the lowest class's most over-served tenant the youngest. */
@@ -104,17 +128,9 @@ static bool is_worse(const struct sequence *a, const struct sequence *b)
     return order != 0 ? order > 0 : a->age > b->age;
 }
 
-struct need {
-    const struct sequence *q;
-    enum resource resource;
-    uint32_t n;
-    bool grows; /* q runs */
-};
-
 static bool gives_way(const struct scheduler *s, const struct sequence *v, const struct need *need)
 {
-    return need->grows ? yields_to_growth(s, v, need->q)
-                       : yields(s, v, need->q, need->resource, need->n);
+    return claim_on(s, v, need) != CLAIM_NONE || is_younger(s, v, need);
 }
 
 static struct sequence *pick_victim(const struct scheduler *s, const struct need *need)
@@ -135,62 +151,92 @@ static bool is_met(const struct scheduler *s, const struct need *need)
 
 /* All who would give way, together: nobody is preempted for a need that stays unmet. Pages that
  * they share are counted for each, so that this may promise too much, never too little. */
-static bool can_be_met(const struct scheduler *s, const struct need *need)
+static bool can_be_met(const struct scheduler *s, const struct need *need, bool *in_flight)
 {
     uint64_t pages = pages_available(&s->pages);
+    uint32_t n = 0;
 
     for (const struct sequence *v = s->running.first; v != NULL; v = v->next) {
         if (!gives_way(s, v, need))
             continue;
-        if (need->resource == RESOURCE_SLOTS)
-            return true;
+        n++;
         pages += v->n_pages;
+        *in_flight = *in_flight || v->n_in_flight > 0;
     }
-    return need->resource == RESOURCE_PAGES && pages >= need->n;
+    return need->resource == RESOURCE_SLOTS ? n > 0 : pages >= need->n;
 }
 
+static void give_way(struct scheduler *s, struct sequence *v, const struct need *need)
+{
+    if (claim_on(s, v, need) == CLAIM_BY_BALANCE) {
+        fair_throw_away(need->q->project_node, v->n_computed);
+        s->exchanged_rows += v->n_computed;
+    }
+    scheduler_preempt(s, v);
+}
+
+/* All at once, when nothing of them is in flight: what the first costs would else be in the way of
+ * the others. */
 static bool make_room(struct scheduler *s, const struct need *need)
 {
+    bool in_flight = false;
+
     if (is_met(s, need))
         return true;
-    if (!can_be_met(s, need))
+    if (!can_be_met(s, need, &in_flight))
         return false;
-    while (!is_met(s, need)) {
+    if (in_flight)
+        s->drain = true;
+    while (!in_flight && !is_met(s, need)) {
         struct sequence *v = pick_victim(s, need);
 
         if (v == NULL)
             return false;
-        if (v->n_in_flight > 0) {
-            s->drain = true;
-            return false;
-        }
-        scheduler_preempt(s, v);
+        give_way(s, v, need);
     }
-    return true;
+    return !in_flight;
+}
+
+static struct need need_of(const struct sequence *q, enum resource resource, uint32_t n)
+{
+    return (struct need){
+        .q = q, .resource = resource, .n = n, .owed = fair_owed_rows(q->project_node)};
 }
 
 bool room_for_slot(struct scheduler *s, const struct sequence *q)
 {
-    return make_room(s, &(struct need){.q = q, .resource = RESOURCE_SLOTS, .n = 1});
+    const struct need need = need_of(q, RESOURCE_SLOTS, 1);
+
+    return make_room(s, &need);
 }
 
 bool room_for_pages(struct scheduler *s, const struct sequence *q, uint32_t n)
 {
-    return make_room(s, &(struct need){.q = q, .resource = RESOURCE_PAGES, .n = n});
+    const struct need need = need_of(q, RESOURCE_PAGES, n);
+
+    return make_room(s, &need);
 }
 
 bool room_may_have_slot(const struct scheduler *s, const struct sequence *q)
 {
-    return s->n_free_slots > 0 ||
-           can_be_met(s, &(struct need){.q = q, .resource = RESOURCE_SLOTS, .n = 1});
+    const struct need need = need_of(q, RESOURCE_SLOTS, 1);
+    bool in_flight = false;
+
+    return s->n_free_slots > 0 || can_be_met(s, &need, &in_flight);
 }
 
 bool room_may_have_pages(const struct scheduler *s, const struct sequence *q, uint32_t n)
 {
-    return can_be_met(s, &(struct need){.q = q, .resource = RESOURCE_PAGES, .n = n});
+    const struct need need = need_of(q, RESOURCE_PAGES, n);
+    bool in_flight = false;
+
+    return can_be_met(s, &need, &in_flight);
 }
 
 bool room_to_grow(struct scheduler *s, const struct sequence *q)
 {
-    return make_room(s, &(struct need){.q = q, .resource = RESOURCE_PAGES, .n = 1, .grows = true});
+    struct need need = need_of(q, RESOURCE_PAGES, 1);
+
+    need.grows = true;
+    return make_room(s, &need);
 }

@@ -270,6 +270,7 @@ void scheduler_stats(const struct scheduler *s, struct scheduler_stats *out)
                                     .prompt_tokens = s->prompt_tokens,
                                     .output_tokens = s->output_tokens,
                                     .preemptions = s->preemptions,
+                                    .exchanged_rows = s->exchanged_rows,
                                     .prefix_query_tokens = s->prefix_query_tokens,
                                     .prefix_hit_tokens = s->prefix_hit_tokens,
                                     .not_finite = s->not_finite};

@@ -73,6 +73,7 @@ struct scheduler_stats {
     uint32_t pages_used, pages_total;
     uint32_t rows_max; /* most sequences in one step */
     uint64_t steps, prompt_tokens, output_tokens, preemptions;
+    uint64_t exchanged_rows; /* computed ones that gave way for the balance of tenants */
     uint64_t prefix_query_tokens, prefix_hit_tokens; /* of prompts at their first admission */
     uint64_t not_finite; /* sequences that ended because of a NaN or an infinity */
 };

@@ -58,7 +58,7 @@ struct scheduler {
 
     uint32_t rows_max;
     uint64_t mean_output_q8; /* of requests that ended well, in 256ths of a token */
-    uint64_t n_built, prompt_tokens, output_tokens, preemptions;
+    uint64_t n_built, prompt_tokens, output_tokens, preemptions, exchanged_rows;
     uint64_t prefix_query_tokens, prefix_hit_tokens, not_finite;
 };
 

@@ -59,6 +59,7 @@ struct sequence {
     int32_t *tokens; /* prompt, then output; room for `limit` */
     uint32_t n_prompt, n_tokens, limit;
     uint32_t n_computed; /* positions in KV, or in a step in flight that puts them there */
+    uint32_t n_reached;  /* the most that n_computed has been: rows below it were computed before */
     uint32_t n_scored;   /* prompt rows whose scores were reported */
     uint32_t n_pending;  /* samples in flight: tokens that will be at n_tokens and after */
     uint64_t pending_ticket;

@@ -62,7 +62,79 @@ static void test_a_speed_that_can_not_be_measured_is_taken_to_be_low(void **stat
 
     (void)state;
     assert_int_equal(measure(&l, 1, &c), ST_INTERNAL);
-    assert_int_equal(cost_rows_in(&c, 0, 1000, 64000000), 32);
+    assert_int_equal(cost_rows_in(&c, 0, 1000, 1000, 64000000), 32);
+}
+
+/* ---- the fit ---- */
+
+/* What a device of this cost takes, undisturbed. */
+static struct calibrate_times times_of(const struct cost *c)
+{
+    struct calibrate_times t = {.n_rounds = 7, .n_rows = 8, .position = 1000};
+
+    for (int i = 0; i < 7; i++) {
+        t.ns[CALIBRATE_ONE][i] = (int64_t)(c->base_ns + cost_rows_ns(c, 0, 1));
+        t.ns[CALIBRATE_SAMPLED][i] = t.ns[CALIBRATE_ONE][i] + (int64_t)c->logits_ns;
+        t.ns[CALIBRATE_CHUNK][i] = (int64_t)(c->base_ns + cost_rows_ns(c, 0, 8));
+        t.ns[CALIBRATE_DEEP][i] = (int64_t)(c->base_ns + cost_rows_ns(c, 1000, 8));
+    }
+    return t;
+}
+
+static const struct cost usual = {
+    .base_ns = 10000000, .row_ns = 1000000, .attended_ns = 500, .logits_ns = 300000};
+
+static void assert_usual(const struct cost *c)
+{
+    assert_in_range(c->base_ns, 9990000, 10010000);
+    assert_in_range(c->row_ns, 999000, 1010000);
+    assert_in_range(c->attended_ns, 495, 505);
+    assert_in_range(c->logits_ns, 299000, 301000);
+}
+
+static void test_steps_that_others_held_up_do_not_count(void **state)
+{
+    struct calibrate_times t = times_of(&usual);
+    struct cost c = calibrate_fit(&t);
+
+    (void)state;
+    assert_usual(&c);
+    for (int step = 0; step < CALIBRATE_STEPS; step++)
+        for (int i = 0; i < 3; i++)
+            t.ns[step][(step + 2 * i) % 7] *= 2 + i;
+    c = calibrate_fit(&t);
+    assert_usual(&c);
+}
+
+/* No step would be bounded by its rows. */
+static void test_a_row_that_costs_nothing_is_not_believed(void **state)
+{
+    struct calibrate_times t = times_of(&usual);
+    struct cost c;
+
+    (void)state;
+    for (int i = 0; i < 7; i++)
+        t.ns[CALIBRATE_CHUNK][i] = t.ns[CALIBRATE_ONE][i] / 2;
+    c = calibrate_fit(&t);
+    assert_in_range(c.row_ns, 11000000 / 256, 11100000 / 256);
+    assert_true(c.base_ns > 10000000);
+    t = (struct calibrate_times){.n_rounds = 1, .n_rows = 2};
+    assert_true(calibrate_fit(&t).row_ns > 0);
+}
+
+static void test_attention_that_costs_more_than_it_can_is_not_believed(void **state)
+{
+    struct calibrate_times t = times_of(&usual);
+    struct cost c;
+
+    (void)state;
+    for (int i = 0; i < 7; i++)
+        t.ns[CALIBRATE_DEEP][i] *= 20;
+    c = calibrate_fit(&t);
+    assert_in_range(c.attended_ns, 1000000 / 128, 1010000 / 128);
+    for (int i = 0; i < 7; i++)
+        t.ns[CALIBRATE_DEEP][i] = 0;
+    assert_int_equal(calibrate_fit(&t).attended_ns, 0);
 }
 
 int main(void)
@@ -70,6 +142,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steps_stay_within_the_device),
         cmocka_unit_test(test_a_device_that_fails_is_reported),
+        cmocka_unit_test(test_steps_that_others_held_up_do_not_count),
+        cmocka_unit_test(test_a_row_that_costs_nothing_is_not_believed),
+        cmocka_unit_test(test_attention_that_costs_more_than_it_can_is_not_believed),
         cmocka_unit_test(test_a_speed_that_can_not_be_measured_is_taken_to_be_low),
     };
 

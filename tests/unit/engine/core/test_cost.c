@@ -26,7 +26,7 @@ static void test_a_time_pays_for_the_most_rows_that_fit(void **state)
 
     (void)state;
     for (uint64_t ns = 0; ns < 20000; ns += 37) {
-        uint32_t n = cost_rows_in(&c, 10, 64, ns);
+        uint32_t n = cost_rows_in(&c, 10, 64, 64, ns);
 
         assert_true(n <= 64);
         assert_true(cost_rows_ns(&c, 10, n) <= ns);
@@ -34,12 +34,25 @@ static void test_a_time_pays_for_the_most_rows_that_fit(void **state)
     }
 }
 
+/* The rows of a prompt whose scores are wanted. */
+static void test_rows_with_logits_cost_more(void **state)
+{
+    const struct cost c = {.row_ns = 100, .logits_ns = 1000};
+
+    (void)state;
+    assert_int_equal(cost_chunk_ns(&c, 0, 8, 5), 3800);
+    assert_int_equal(cost_chunk_ns(&c, 0, 8, 8), 800);
+    assert_int_equal(cost_rows_in(&c, 0, 5, 64, 3799), 7);
+    assert_int_equal(cost_rows_in(&c, 0, 5, 64, 3800), 8);
+    assert_int_equal(cost_rows_in(&c, 0, 64, 64, 3800), 38);
+}
+
 static void test_without_costs_all_rows_fit(void **state)
 {
     const struct cost c = {0};
 
     (void)state;
-    assert_int_equal(cost_rows_in(&c, 1000, 64, 0), 64);
+    assert_int_equal(cost_rows_in(&c, 1000, 0, 64, 0), 64);
 }
 
 static void test_the_largest_step_does_not_overflow(void **state)
@@ -105,6 +118,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_cost_themselves_and_what_they_attend_to),
         cmocka_unit_test(test_a_time_pays_for_the_most_rows_that_fit),
+        cmocka_unit_test(test_rows_with_logits_cost_more),
         cmocka_unit_test(test_without_costs_all_rows_fit),
         cmocka_unit_test(test_the_largest_step_does_not_overflow),
         cmocka_unit_test(test_the_pace_of_steps_is_learnt),

@@ -79,6 +79,56 @@ static void test_idle_time_is_not_banked(void **state)
     fair_dispose(&f);
 }
 
+/* Both are known from before; the one has had nothing to ask for. */
+static void test_one_that_comes_back_is_lifted(void **state)
+{
+    struct fair_node *busy, *idle, *other;
+    struct fair f;
+
+    (void)state;
+    fair_init(&f);
+    busy = join(&f, 1, 1, 1000);
+    idle = join(&f, 2, 1, 1000);
+    other = join(&f, 1, 2, 1000);
+    fair_set_ready(busy, true);
+    serve(busy, 1000);
+    fair_set_ready(idle, true);
+    fair_set_ready(other, true);
+    assert_int_equal(fair_lead(busy->parent, idle->parent), 0);
+    assert_int_equal(fair_lead(busy, other), 0);
+    leave(busy);
+    leave(idle);
+    leave(other);
+    fair_dispose(&f);
+}
+
+/* What it is served while nobody waits is no debt, also where it was admitted long before. */
+static void test_service_while_nobody_waits_is_held_against_nobody(void **state)
+{
+    struct fair_node *busy, *late, *project;
+    struct fair f;
+
+    (void)state;
+    fair_init(&f);
+    busy = join(&f, 1, 1, 1000);
+    fair_set_ready(busy, true);
+    fair_choose(busy);
+    fair_set_ready(busy, false);
+    fair_charge(busy, 1000);
+    late = join(&f, 2, 1, 1000);
+    fair_set_ready(late, true);
+    project = join(&f, 1, 2, 1000);
+    fair_set_ready(project, true);
+    assert_int_equal(fair_lead(busy->parent, late->parent), 0);
+    assert_int_equal(fair_lead(busy, project), 0);
+    leave(late);
+    leave(project);
+    fair_charge(busy, 1000);
+    leave(busy);
+    assert_null(fair_tenant(&f, 0, 1));
+    fair_dispose(&f);
+}
+
 static void test_one_that_runs_without_waiting_holds_nobody_back(void **state)
 {
     struct fair_node *slow, *busy, *fresh;
@@ -95,6 +145,10 @@ static void test_one_that_runs_without_waiting_holds_nobody_back(void **state)
     fresh = join(&f, 3, 0, 1000);
     fair_set_ready(fresh, true);
     assert_int_equal(fair_lead(fresh->parent, busy->parent), 0);
+    leave(fresh);
+    fresh = join(&f, 2, 7, 1000); /* and so for projects */
+    fair_set_ready(fresh, true);
+    assert_int_equal(fair_lead(fresh, busy), 0);
     leave(slow);
     leave(busy);
     leave(fresh);
@@ -218,6 +272,93 @@ static void test_classes_have_counters_of_their_own(void **state)
     fair_dispose(&f);
 }
 
+/* By what each is ahead of its own class. */
+static void test_of_two_classes_the_one_that_is_less_ahead_comes_first(void **state)
+{
+    const struct sequence low = {.tenant = 1, .weight = 1000, .priority = 2};
+    struct fair_node *a, *b;
+    struct fair f;
+
+    (void)state;
+    fair_init(&f);
+    a = join(&f, 1, 0, 1000);
+    assert_int_equal(fair_join(&f, &low, &b), ST_OK);
+    fair_set_ready(a, true);
+    fair_set_ready(b, true);
+    serve(b, 1000);
+    fair_choose(b);
+    serve(a, 10);
+    assert_true(fair_compare(b, a) < 0 && fair_compare(a, b) > 0);
+    serve(b, 20);
+    assert_true(fair_compare(a, b) < 0 && fair_compare(b, a) > 0);
+    leave(a);
+    leave(b);
+    fair_dispose(&f);
+}
+
+/* ---- rows thrown away ---- */
+
+static void test_rows_thrown_away_are_paid_with_twice_as_many_new_ones(void **state)
+{
+    struct fair_node *n;
+    struct fair f;
+
+    (void)state;
+    fair_init(&f);
+    n = join(&f, 1, 0, 1000);
+    fair_earn(n, 100);
+    fair_throw_away(n, 150);
+    assert_in_range(fair_owed_rows(n), 150 - 50 - 7, 100);
+    fair_earn(n, 160);
+    assert_in_range(fair_owed_rows(n), 1, 15);
+    fair_earn(n, 30);
+    assert_int_equal(fair_owed_rows(n), 0);
+    fair_leave(n);
+    fair_dispose(&f);
+}
+
+static void test_an_eighth_of_all_work_pays_for_who_does_not(void **state)
+{
+    struct fair_node *owes, *works;
+    struct fair f;
+
+    (void)state;
+    fair_init(&f);
+    owes = join(&f, 1, 0, 1000);
+    works = join(&f, 2, 0, 1000);
+    fair_throw_away(owes, 100);
+    fair_earn(works, 1590);
+    assert_int_equal(fair_owed_rows(owes), 1);
+    fair_earn(works, 10);
+    assert_int_equal(fair_owed_rows(owes), 0);
+    fair_throw_away(owes, 100); /* takes what was there: it can't be had twice */
+    assert_int_equal(fair_owed_rows(owes), 100);
+    fair_leave(owes);
+    fair_leave(works);
+    fair_dispose(&f);
+}
+
+static void test_who_owes_rows_is_not_forgotten_and_saves_no_more_than_the_bound(void **state)
+{
+    struct fair_node *n;
+    struct fair f;
+
+    (void)state;
+    fair_init(&f);
+    n = join(&f, 1, 0, 1000);
+    for (int i = 0; i < 10; i++)
+        fair_earn(n, FAIR_SAVED_MAX);
+    fair_throw_away(n, FAIR_SAVED_MAX);
+    assert_int_equal(fair_owed_rows(n), 0); /* by what the whole class did, once */
+    fair_throw_away(n, FAIR_SAVED_MAX);
+    assert_int_equal(fair_owed_rows(n), FAIR_SAVED_MAX);
+    fair_leave(n);
+    n = join(&f, 1, 0, 1000);
+    assert_int_equal(fair_owed_rows(n), FAIR_SAVED_MAX);
+    fair_leave(n);
+    fair_dispose(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,6 +370,12 @@ int main(void)
         cmocka_unit_test(test_projects_share_within_their_tenant),
         cmocka_unit_test(test_counters_may_wrap),
         cmocka_unit_test(test_classes_have_counters_of_their_own),
+        cmocka_unit_test(test_one_that_comes_back_is_lifted),
+        cmocka_unit_test(test_service_while_nobody_waits_is_held_against_nobody),
+        cmocka_unit_test(test_of_two_classes_the_one_that_is_less_ahead_comes_first),
+        cmocka_unit_test(test_rows_thrown_away_are_paid_with_twice_as_many_new_ones),
+        cmocka_unit_test(test_an_eighth_of_all_work_pays_for_who_does_not),
+        cmocka_unit_test(test_who_owes_rows_is_not_forgotten_and_saves_no_more_than_the_bound),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -316,53 +316,26 @@ static void test_a_held_sequence_blocks_nobody(void **state)
     scheduler_rig_close(&r);
 }
 
-/* A first request, and one of the same prompt when it is done: what the second found cached. */
-static uint32_t cached_of_second(bool prefix_cache, bool want_scores)
+/* Rows of the prompts in the first step: 8 for all of them. */
+static void test_half_of_the_prompts_part_is_for_the_shortest(void **state)
 {
-    const struct cache_domain domain = {.salt = {1}, .revision = "r"};
-    struct scheduler_config cfg = scheduler_rig_roomy;
-    struct rig_sequence *first, *second;
-    uint32_t cached;
-    struct scheduler_rig r;
-
-    cfg.prefix_cache = prefix_cache;
-    cfg.prefix_cache_permille = 1000;
-    scheduler_rig_open(&r, &cfg);
-    r.jobs[0].sequence.cache = &domain;
-    first = scheduler_rig_submit(&r, 48, 4, 1);
-    scheduler_rig_run(&r);
-    r.jobs[1].sequence.sampling.want_prompt_logprobs = want_scores;
-    second = scheduler_rig_submit_like(&r, first, NULL);
-    scheduler_rig_run(&r);
-    cached = second->sequence.cached_tokens;
-    scheduler_rig_check(&r, second);
-    scheduler_rig_close(&r);
-    return cached;
-}
-
-static void test_a_prompt_is_found_up_to_its_last_token(void **state)
-{
-    (void)state;
-    assert_int_equal(cached_of_second(true, false), 32); /* the third page holds the last token */
-    assert_int_equal(cached_of_second(false, false), 0);
-    assert_int_equal(cached_of_second(true, true), 0);
-}
-
-static void test_without_the_cache_choices_share_and_others_do_not(void **state)
-{
-    const struct cache_domain domain = {.salt = {1}, .revision = "r"};
-    struct rig_sequence *leader, *choice, *other;
+    struct rig_sequence *longer, *shorter;
+    const struct scheduled_step *t;
     struct scheduler_rig r;
 
     (void)state;
     scheduler_rig_open(&r, &scheduler_rig_roomy);
-    r.jobs[0].sequence.cache = &domain;
-    leader = scheduler_rig_submit(&r, 48, 20, 1);
-    choice = scheduler_rig_submit_like(&r, leader, &leader->sequence);
-    other = scheduler_rig_submit_like(&r, leader, NULL);
-    scheduler_rig_run(&r);
-    assert_int_equal(choice->sequence.cached_tokens, 32);
-    assert_int_equal(other->sequence.cached_tokens, 0);
+    longer = scheduler_rig_submit(&r, 60, 1, 1);
+    stepper_turn(&r.stepper);
+    shorter = scheduler_rig_submit(&r, 40, 1, 1);
+    stepper_turn(&r.stepper);
+    t = scheduler_build(r.scheduler, 1000000);
+    assert_int_equal(t->n_entries, 2);
+    assert_ptr_equal(t->entries[0].sequence, &longer->sequence);
+    assert_int_equal(t->entries[0].n_rows, 4);
+    assert_ptr_equal(t->entries[1].sequence, &shorter->sequence);
+    assert_int_equal(t->entries[1].n_rows, 4);
+    scheduler_fail(r.scheduler, scheduler_oldest(r.scheduler), 1000000);
     scheduler_rig_close(&r);
 }
 
@@ -383,8 +356,7 @@ int main(void)
         cmocka_unit_test(test_nan_ends_that_sequence_alone),
         cmocka_unit_test(test_a_failed_step_fails_its_sequences_and_leaks_no_page),
         cmocka_unit_test(test_a_held_sequence_blocks_nobody),
-        cmocka_unit_test(test_a_prompt_is_found_up_to_its_last_token),
-        cmocka_unit_test(test_without_the_cache_choices_share_and_others_do_not),
+        cmocka_unit_test(test_half_of_the_prompts_part_is_for_the_shortest),
     };
 
     log_init("test", LOG_ERROR + 1); /* failed steps are on purpose here */

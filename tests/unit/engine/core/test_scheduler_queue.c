@@ -109,6 +109,66 @@ static void test_retry_after_follows_the_outputs_that_were(void **state)
     scheduler_rig_close(&r);
 }
 
+/* Steps of 400 ms for four: 100 ms a token. With nothing learnt an output is 128 tokens. */
+static void test_retry_after_counts_what_runs_as_half_done(void **state)
+{
+    struct scheduler_config cfg = scheduler_rig_roomy;
+    struct scheduler_rig r;
+
+    (void)state;
+    cfg.cost = (struct cost){.base_ns = 400000000};
+    scheduler_rig_open(&r, &cfg);
+    for (int i = 0; i < 3; i++)
+        scheduler_rig_submit(&r, 1, RIG_OUTPUT_MAX, 1);
+    stepper_turn(&r.stepper);
+    assert_in_range(scheduler_retry_after_ms(r.scheduler, 1), 3 * 6300, 3 * 6500);
+    for (int i = 0; i < 3; i++)
+        scheduler_cancel(r.scheduler, &r.jobs[i].sequence, ST_CANCELLED, 0);
+    scheduler_rig_run(&r);
+    scheduler_rig_close(&r);
+}
+
+static void test_retry_after_uses_the_mean_of_the_outputs_that_were(void **state)
+{
+    struct scheduler_config cfg = scheduler_rig_roomy;
+    struct scheduler_rig r;
+
+    (void)state;
+    cfg.cost = (struct cost){.base_ns = 400000000};
+    scheduler_rig_open(&r, &cfg);
+    (void)retry_after_outputs_of(&r, 300, 40);
+    r.n_jobs = 0;
+    memset(r.jobs, 0, sizeof r.jobs);
+    for (int i = 0; i < 4; i++)
+        scheduler_rig_submit(&r, 1, RIG_OUTPUT_MAX, 1);
+    stepper_turn(&r.stepper);
+    assert_in_range(scheduler_retry_after_ms(r.scheduler, 1), 4 * 1980, 4 * 2020);
+    for (int i = 0; i < 4; i++)
+        scheduler_cancel(r.scheduler, &r.jobs[i].sequence, ST_CANCELLED, 0);
+    scheduler_rig_run(&r);
+    scheduler_rig_close(&r);
+}
+
+/* One request of theirs is served at half of the speed, however many of the others' wait: 80
+ * outputs of 100 ms, twice. */
+static void test_retry_after_counts_a_tenants_own_queue_at_its_share(void **state)
+{
+    struct scheduler_config cfg = scheduler_rig_roomy;
+    struct scheduler_rig r;
+
+    (void)state;
+    cfg.cost = (struct cost){.base_ns = 400000000};
+    scheduler_rig_open(&r, &cfg);
+    for (int i = 0; i < 20; i++)
+        scheduler_rig_submit(&r, 1, RIG_OUTPUT_MAX, 1);
+    scheduler_rig_submit(&r, 1, RIG_OUTPUT_MAX, 2);
+    assert_in_range(scheduler_retry_after_ms(r.scheduler, 2), 15900, 16100);
+    assert_int_equal(scheduler_retry_after_ms(r.scheduler, 1), 60000);
+    for (uint32_t i = 0; i < r.n_jobs; i++)
+        scheduler_cancel(r.scheduler, &r.jobs[i].sequence, ST_CANCELLED, 0);
+    scheduler_rig_close(&r);
+}
+
 /* No request has ended yet; the slowest device, and the fastest. */
 static void test_retry_after_is_bounded_from_the_start(void **state)
 {
@@ -191,6 +251,9 @@ int main(void)
         cmocka_unit_test(test_a_tenants_part_of_the_queue_is_bounded),
         cmocka_unit_test(test_retry_after_grows_with_the_queue),
         cmocka_unit_test(test_retry_after_follows_the_outputs_that_were),
+        cmocka_unit_test(test_retry_after_counts_what_runs_as_half_done),
+        cmocka_unit_test(test_retry_after_uses_the_mean_of_the_outputs_that_were),
+        cmocka_unit_test(test_retry_after_counts_a_tenants_own_queue_at_its_share),
         cmocka_unit_test(test_retry_after_is_bounded_from_the_start),
         cmocka_unit_test(test_a_wait_beyond_its_deadline_is_a_timeout),
         cmocka_unit_test(test_choices_of_a_prompt_that_never_ran_end_with_their_leader),

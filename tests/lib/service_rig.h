@@ -1,0 +1,26 @@
+/* What the tests of docs/scheduling.md's bounds share: a configuration, requests of tenants on the
+ * simulated device, whose steps take what the cost says. */
+#ifndef TESTS_LIB_SERVICE_RIG_H
+#define TESTS_LIB_SERVICE_RIG_H
+
+#include "tests/lib/simulation.h"
+
+#define SERVICE_STEP_US 10000
+#define SERVICE_ROW_US  200
+
+extern const struct scheduler_config service_rig_shared;
+
+void service_rig_open(struct simulation *sim, const struct scheduler_config *cfg, uint32_t n_jobs,
+                      uint64_t seed);
+/* service_rig_shared with so many steps in flight. */
+void service_rig_open_shared(struct simulation *sim, uint32_t depth, uint32_t n_jobs,
+                             uint64_t seed);
+struct sim_job *service_rig_submit(struct simulation *sim, uint64_t tenant, uint32_t n_prompt,
+                                   uint32_t max_tokens);
+uint32_t service_rig_live(const struct simulation *sim, uint64_t tenant);
+/* Cancels all that live, and closes. */
+void service_rig_close(struct simulation *sim);
+/* docs/scheduling.md: by what two backlogged tenants of equal weight may differ. */
+int64_t service_rig_balance(const struct scheduler_config *cfg);
+
+#endif

@@ -72,6 +72,7 @@ CASES = [
     ("raw NUL", "chat/completions", body().replace(b"hi", b"h\x00"), 400, None, None),
     ("escaped NUL", "chat/completions", body().replace(b"hi", b"h\\u0000"), 400, None, None),
     ("temperature 1e400", "chat/completions", b'{"model":"m","temperature":1e400}', 400, "temperature", "invalid_value"),
+    ("seed 2^63", "chat/completions", body(seed=2**63), 400, "seed", "invalid_value"),
     ("key twice", "chat/completions", b'{"model":"a","model":"b"}', 400, None, None),
     ("lone surrogate", "chat/completions", body().replace(b"hi", b"\\ud800"), 400, None, None),
     ("prompt missing", "completions", body(messages=...), 400, "prompt", None),

@@ -4,6 +4,7 @@ SLUICE_BIN         the binary under test (default build/release/sluice)
 SLUICE_TEST_MODEL  the model file (default: the demo model in the shared cache)
 """
 
+import contextlib
 import json
 import os
 import re
@@ -30,10 +31,17 @@ SANITIZED = "release" not in BIN.parts
 SLOW = 6 if SANITIZED else 1
 
 
+def free_ports(n):
+    """Different ones: all are held until the last is found."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(n)]
+        for s in sockets:
+            s.bind(("127.0.0.1", 0))
+        return [s.getsockname()[1] for s in sockets]
+
+
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    return free_ports(1)[0]
 
 
 def wait_for(what, predicate, seconds, step=0.05):
@@ -52,7 +60,7 @@ class Stack:
 
     def __init__(self, directory, extra=(), env=None):
         self.dir = Path(directory)
-        self.port, self.tls_port, self.admin_port = free_port(), free_port(), free_port()
+        self.port, self.tls_port, self.admin_port = free_ports(3)
         self.extra = list(extra)
         self.env = env
         self.process = None

@@ -71,7 +71,7 @@ void hand_engine_await_left(struct hand_engine *h)
 
 void hand_engine_close(struct hand_engine *h)
 {
-    listener_close(h->rig->socket_path, h->listen_fd);
+    close(h->listen_fd);
     if (h->fd != -1)
         close(h->fd);
     engine_rig_close(h->rig);

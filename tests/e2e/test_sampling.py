@@ -165,6 +165,21 @@ def test_completion_logprobs(stack):
         assert parts == choice["logprobs"][name]
 
 
+def object_once(members):
+    assert len(dict(members)) == len(members), "a key comes twice"
+    return dict(members)
+
+
+def test_top_logprobs_of_long_tokens_have_no_key_twice(stack):
+    """80 # are one token of the demo model, and of a row of such lines the most probable one."""
+    line = "#" * 80
+    body = {"model": MODEL_ID, "prompt": f"{line}\n# Part\n" * 6 + line, "max_tokens": 0, "echo": True, "logprobs": 2}
+    r = stack.post("/v1/completions", body)
+    assert r.status_code == 200
+    maps = json.loads(r.text, object_pairs_hook=object_once)["choices"][0]["logprobs"]["top_logprobs"]
+    assert any(len(key) > 64 for m in maps[1:] for key in m)
+
+
 @pytest.mark.parametrize("max_tokens", [0, 4])
 @pytest.mark.parametrize("n", [1, 2])
 def test_echo_with_logprobs(stack, max_tokens, n):

@@ -11,7 +11,8 @@ tokens while the prefill ran.
 
 soak: requests of random lengths, a fifth of them cut off by the client after a random number of tokens. Prints output
 tokens per second of each tenth of them, and what /metrics says once all have gone; ends with 1 where the last tenth is
-more than --within per cent away from the first. On a machine that does other work too this says nothing.
+more than --within per cent away from the first. On a machine that does other work too, seconds say nothing: there give
+the engine's --pid, and its CPU time is what counts.
 """
 
 import argparse
@@ -21,6 +22,7 @@ import random
 import statistics
 import sys
 import time
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx2
@@ -96,20 +98,27 @@ async def latency(client, args):
     print(f"step budget {args.step_ms} ms: worst short request {1000 * max(short) / args.step_ms:.2f} budgets")
 
 
+def cpu_seconds(pid):
+    """That a process's threads have had so far; 0 without one."""
+    tasks = Path(f"/proc/{pid}/task").iterdir() if pid else ()
+    return sum(int((t / "schedstat").read_text().split()[0]) for t in tasks) / 1e9
+
+
 class Tenths:
     """Time and output tokens of each tenth of the requests, between the starts of their first ones. With as many requests
     in flight from the first tenth to the last, a start is another request's end, and no drain is in it."""
 
-    def __init__(self, n_requests):
-        self.size, self.marks, self.tokens = n_requests // 10, [], 0
+    def __init__(self, n_requests, pid):
+        self.size, self.pid, self.marks, self.tokens = n_requests // 10, pid, [], 0
 
     def start(self, index):
         if index % self.size == 0:
-            self.marks.append((time.perf_counter(), self.tokens))
+            self.marks.append((time.perf_counter(), cpu_seconds(self.pid), self.tokens))
 
     def rates(self):
-        """Output tokens per second."""
-        return [(t1 - t0) / (s1 - s0) for (s0, t0), (s1, t1) in zip(self.marks, self.marks[1:])]
+        """Output tokens per second; per second of the engine's CPU time where its process is known."""
+        which = 1 if self.pid else 0
+        return [(b[2] - a[2]) / (b[which] - a[which]) for a, b in zip(self.marks, self.marks[1:])]
 
 
 def mixture_of(rng, n):
@@ -121,7 +130,7 @@ def mixture_of(rng, n):
 
 async def soak(client, args):
     rng = random.Random(args.seed)
-    tenths, n_cut = Tenths(args.requests), 0
+    tenths, n_cut = Tenths(args.requests, args.pid), 0
     # The same sizes and cuts in the same order in every tenth, and other tokens: what is compared is the engine.
     # One more tenth goes before, which finds pages, buffers and weights cold, and the streams that end the last one after.
     mixture = mixture_of(rng, args.requests // 10)
@@ -143,7 +152,7 @@ async def soak(client, args):
     await asyncio.gather(*(worker() for _ in range(args.streams)))
     rates = tenths.rates()
     for k, rate in enumerate(rates):
-        print(f"tenth {k + 1}: {rate:.1f} output tokens/s")
+        print(f"tenth {k + 1}: {rate:.1f} output tokens/s{' of CPU time' if args.pid else ''}")
     change = 100 * (rates[-1] / rates[0] - 1)
     print(f"last tenth against the first: {change:+.1f} %; cut off by the client: {n_cut} of {args.requests}")
     await asyncio.sleep(1)
@@ -168,6 +177,7 @@ async def main():
     p.add_argument("--alone-s", type=float, default=5)
     p.add_argument("--requests", type=int, default=1000)
     p.add_argument("--within", type=float, default=5, help="per cent (soak)")
+    p.add_argument("--pid", type=int, help="of `sluice engine` (soak)")
     p.add_argument("--seed", type=int, default=1)
     args = p.parse_args()
     if args.what == "soak" and (not args.metrics or args.requests < 10 or args.requests % 10):

@@ -151,7 +151,7 @@ def test_a_reader_that_stops_reading_is_cut_off_and_others_go_on(stack):
 
 def test_pages_are_back_after_hundreds_of_mixed_requests(stack):
     """Whole, streamed, several choices, repeated prompts, echoes; a third is left at a random moment."""
-    rng, key, n = random.Random(4), stack.new_key("mixed", rpm=100000, tpm=100000000, concurrency=100), 300
+    rng, key, n = random.Random(4), stack.new_key("mixed", rpm=100000, tpm=100000000, concurrency=100), 200
     text = "The harbour was full of boats that had come in before the storm. "
 
     def one(plan):

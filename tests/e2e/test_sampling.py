@@ -3,6 +3,7 @@
 import concurrent.futures as futures
 import json
 import math
+import re
 import struct
 
 import httpx2
@@ -85,6 +86,13 @@ def test_all_choices_are_reserved(stack):
     assert stack.chat(key=key, max_tokens=40).status_code == 200
     r = stack.chat(key=key, max_tokens=40, n=128)
     assert r.status_code == 429 and r.headers["x-should-retry"] == "false"
+
+
+def test_the_fingerprint_names_the_device_and_is_one_for_all_shapes(sdk):
+    name = r"fp_cpu-(scalar|avx2|avx512)-fast-[0-9a-f]{12}"
+    seen = {chat(sdk, max_tokens=1).system_fingerprint, complete(sdk, "a", max_tokens=1).system_fingerprint}
+    seen |= {c.system_fingerprint for c in chat(sdk, max_tokens=1, stream=True)}
+    assert len(seen) == 1 and re.fullmatch(name, seen.pop())
 
 
 # ---- log-probabilities ----

@@ -13,7 +13,7 @@
 #include "engine/engine.h"
 
 #define FINGERPRINT_BYTES   112 /* "fp_", a device's description, '-', 12 digits */
-#define COMPLETION_ID_BYTES 48 /* "chatcmpl-" and an id in hex */
+#define COMPLETION_ID_BYTES 48  /* "chatcmpl-" and an id in hex */
 
 /* What all bodies of one request share. */
 struct shape {

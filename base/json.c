@@ -1,6 +1,5 @@
 #include "base/json.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -83,19 +82,25 @@ enum status json_parse(const char *text, size_t len, int depth_max, json_t **out
 
 /* ---- numbers too large ---- */
 
-/* Whether the number (n bytes, then one that is no part of it, or NUL) is one that jansson refuses
- * for its size. */
+/* What a number too large becomes. The shortest of those has as many bytes. */
+static const char huge[] = {'1', 'e', '3', '0', '8'};
+
+/* Whether these n bytes are one number (strtod takes all of them) that jansson refuses for its size
+ * alone. */
 static bool is_too_large(const char *number, size_t n)
 {
-    const bool is_real = strcspn(number, ".eE") < n;
+    json_error_t err;
+    json_t *v;
     char *end;
 
-    errno = 0;
-    if (!is_real) {
-        (void)strtoll(number, &end, 10);
-        return errno == ERANGE && end == number + n;
-    }
-    return fabs(strtod(number, &end)) >= HUGE_VAL && end == number + n;
+    if (n < sizeof huge + (number[0] == '-'))
+        return false;
+    (void)strtod(number, &end);
+    if (end != number + n)
+        return false;
+    v = json_loadb(number, n, JSON_DECODE_ANY, &err);
+    json_decref(v);
+    return v == NULL && json_error_code(&err) == json_error_numeric_overflow;
 }
 
 /* Past the string that begins at `from`, behind its quote: at the closing one, or `end`. */
@@ -106,8 +111,7 @@ static size_t skip_string(const char *text, size_t from, size_t end)
     return from < end ? from : end;
 }
 
-/* In place: what is too large has five bytes at least ("1e309", "-1e309"), and blanks may follow a
- * number. */
+/* In place: blanks may follow a number. */
 static void cap_numbers(char *text, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
@@ -118,10 +122,10 @@ static void cap_numbers(char *text, size_t len)
         if (n == 0)
             continue;
         if (is_too_large(text + i, n)) {
-            const char *huge = text[i] == '-' ? "-1e308" : "1e308";
+            const size_t sign = text[i] == '-';
 
-            memset(text + i, ' ', n);
-            memcpy(text + i, huge, strlen(huge));
+            memset(text + i + sign, ' ', n - sign);
+            memcpy(text + i + sign, huge, sizeof huge);
         }
         i += n - 1;
     }

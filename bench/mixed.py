@@ -112,8 +112,11 @@ class Tenths:
         self.size, self.pid, self.marks, self.tokens = n_requests // 10, pid, [], 0
 
     def start(self, index):
-        if index % self.size == 0:
-            self.marks.append((time.perf_counter(), cpu_seconds(self.pid), self.tokens))
+        if index % self.size != 0:
+            return
+        self.marks.append((time.perf_counter(), cpu_seconds(self.pid), self.tokens))
+        if len(self.marks) > 1:
+            print(f"{index} requests: {self.rates()[-1]:.1f} output tokens/s{' of CPU time' if self.pid else ''}", flush=True)
 
     def rates(self):
         """Output tokens per second; per second of the engine's CPU time where its process is known."""
@@ -151,8 +154,6 @@ async def soak(client, args):
 
     await asyncio.gather(*(worker() for _ in range(args.streams)))
     rates = tenths.rates()
-    for k, rate in enumerate(rates):
-        print(f"tenth {k + 1}: {rate:.1f} output tokens/s{' of CPU time' if args.pid else ''}")
     change = 100 * (rates[-1] / rates[0] - 1)
     print(f"last tenth against the first: {change:+.1f} %; cut off by the client: {n_cut} of {args.requests}")
     await asyncio.sleep(1)

@@ -87,8 +87,8 @@ def mixed_load(stack, key):
     assert [r.status_code for r in answers if r is not None] == [200] * 15 + [400] * 4
     # a tenant's 256 choices may wait and 64 run: 400 are too many
     with futures.ThreadPoolExecutor(4) as pool:
-        crowd = [f.result().status_code for f in [pool.submit(stack.post, "/v1/chat/completions", body(i, n=100, max_tokens=4), key)
-                                                  for i in range(4)]]
+        jobs = [pool.submit(stack.post, "/v1/chat/completions", body(i, n=100, max_tokens=4), key) for i in range(4)]
+        crowd = [f.result().status_code for f in jobs]
     assert set(crowd) == {200, 503}
     return [1] * 14 + [4] * 2 + [100] * crowd.count(200), crowd.count(503)
 

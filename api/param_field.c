@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "api/messages.h"
+#include "base/json.h"
 
 bool param_wrong_type(const struct param_field *f, const char *want, const json_t *got,
                       struct api_error *e)
@@ -19,14 +20,16 @@ bool param_unsupported(const struct param_field *f, struct api_error *e)
                      f->name);
 }
 
+/* An integer outside int64 arrives as a real (json_parse_huge). */
 bool param_int(const struct param_field *f, const json_t *v, int64_t *out, struct api_error *e)
 {
+    const bool is_huge = json_is_real(v) && json_has_huge(v);
     int64_t x;
 
-    if (!json_is_integer(v))
+    if (!json_is_integer(v) && !is_huge)
         return param_wrong_type(f, "an integer", v, e);
     x = json_integer_value(v);
-    if (x < f->min || x > f->max)
+    if (is_huge || x < f->min || x > f->max)
         return error_set(e, ERROR_VALUE, f->name,
                          "Invalid value for '%s': expected an integer from %" PRId64 " to %" PRId64
                          ".",

@@ -104,6 +104,14 @@ static bool take_continue(const struct param_field *f, json_t *v, struct params 
     return true;
 }
 
+/* What the template would get is not the number that the client wrote. */
+static bool has_no_huge(const struct param_field *f, const json_t *v, struct api_error *e)
+{
+    return !json_has_huge(v) ||
+           error_set(e, ERROR_VALUE, f->name,
+                     "Invalid value for '%s': a number in it is too large.", f->name);
+}
+
 static bool take_documents(const struct param_field *f, json_t *v, struct params *p,
                            struct api_error *e)
 {
@@ -112,6 +120,8 @@ static bool take_documents(const struct param_field *f, json_t *v, struct params
 
     if (!json_is_array(v))
         return param_wrong_type(f, "an array of objects", v, e);
+    if (!has_no_huge(f, v, e))
+        return false;
     json_array_foreach(v, i, one)
     {
         char path[32];
@@ -136,6 +146,8 @@ static bool take_template_kwargs(const struct param_field *f, json_t *v, struct 
         return error_set(e, ERROR_VALUE, f->name,
                          "Invalid value for '%s': at most %d members, and %d bytes as JSON.",
                          f->name, TEMPLATE_KWARGS_MAX, TEMPLATE_KWARGS_BYTES_MAX);
+    if (!has_no_huge(f, v, e))
+        return false;
     p->template_kwargs = v;
     return true;
 }
@@ -265,9 +277,10 @@ bool params_parse(enum endpoint endpoint, const char *body, size_t len, struct p
                        .add_generation_prompt = true};
     struct reason why = {{0}, {0}};
 
-    if (json_parse(body, len, JSON_DEPTH_MAX, &p.doc, &why) != ST_OK)
-        return error_set(e, why.param[0] != '\0' ? ERROR_VALUE : ERROR_MALFORMED, why.param, "%s",
-                         why.text);
+    /* A number too large is nobody's concern in an unknown field; a known one's range refuses it.
+     */
+    if (json_parse_huge(body, len, JSON_DEPTH_MAX, &p.doc, &why) != ST_OK)
+        return error_set(e, ERROR_MALFORMED, "", "%s", why.text);
     if (!parse_doc(endpoint, &p, e)) {
         params_dispose(&p);
         return false;

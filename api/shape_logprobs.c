@@ -16,12 +16,14 @@ void shape_logprobs_init(struct shape_logprobs *l, enum endpoint endpoint)
     l->endpoint = endpoint;
     for (int i = 0; i < LOGPROB_LISTS; i++)
         buf_init(&l->lists[i]);
+    buf_init(&l->key);
 }
 
 void shape_logprobs_dispose(struct shape_logprobs *l)
 {
     for (int i = 0; i < LOGPROB_LISTS; i++)
         buf_dispose(&l->lists[i]);
+    buf_dispose(&l->key);
 }
 
 void shape_logprobs_clear(struct shape_logprobs *l)
@@ -41,7 +43,7 @@ size_t shape_logprobs_bytes(const struct shape_logprobs *l)
 
 bool shape_logprobs_failed(const struct shape_logprobs *l)
 {
-    bool failed = false;
+    bool failed = l->key.failed;
 
     for (int i = 0; i < LOGPROB_LISTS; i++)
         failed = failed || l->lists[i].failed;
@@ -159,41 +161,42 @@ static void put_token(struct shape_logprobs *l, const struct token_source *from,
     json_put_int(&l->lists[LOGPROB_OFFSETS], offset);
 }
 
-/* Two ids may have the same bytes, and a JSON object has a key once: the first stays, which is the
- * more probable. */
-static bool is_repeated(const struct token_source *from, const struct token_sample *t, uint32_t i,
-                        struct buf *scratch)
+/* The chosen one is often among the tops, and two ids may have the same bytes; a JSON object has a
+ * key once. The first stays, which is the more probable. True: `id` has a double
+ * among the first n tops; false: *key has its bytes. */
+static bool is_repeated(struct buf *key, const struct token_source *from,
+                        const struct token_sample *t, uint32_t n, int32_t id, struct buf *scratch)
 {
-    char bytes[TOKEN_BYTES];
-    const int32_t id = i < t->n_tops ? t->tops[i].id : t->id;
-    size_t len = from->bytes(from->model, id, bytes, sizeof bytes);
-
-    if (len > sizeof bytes)
-        return false; /* so long a token has no double */
-    for (uint32_t k = 0; k < i && k < t->n_tops; k++) {
+    for (uint32_t k = 0; k < n; k++)
+        if (t->tops[k].id == id)
+            return true;
+    token_source_read(from, id, key);
+    for (uint32_t k = 0; k < n; k++) {
         token_source_read(from, t->tops[k].id, scratch);
-        if (scratch->len == len && memcmp(scratch->data, bytes, len) == 0)
+        if (scratch->len == key->len && memcmp(scratch->data, key->data, key->len) == 0)
             return true;
     }
     return false;
 }
 
 /* The most probable ones, and the chosen one where it is none of them: up to one more. */
-static void put_top_map(struct buf *b, const struct token_source *from,
+static void put_top_map(struct shape_logprobs *l, const struct token_source *from,
                         const struct token_sample *t, struct buf *scratch)
 {
+    struct buf *b = &l->lists[LOGPROB_TOPS];
     bool is_first = true;
 
     put_comma(b);
     buf_putc(b, '{');
     for (uint32_t i = 0; i <= t->n_tops; i++) {
-        if (is_repeated(from, t, i, scratch))
+        const int32_t id = i < t->n_tops ? t->tops[i].id : t->id;
+
+        if (is_repeated(&l->key, from, t, i, id, scratch))
             continue;
         if (!is_first)
             buf_putc(b, ',');
         is_first = false;
-        token_source_read(from, i < t->n_tops ? t->tops[i].id : t->id, scratch);
-        put_escaped(b, scratch);
+        put_escaped(b, &l->key);
         buf_putc(b, ':');
         put_value(b, i < t->n_tops ? t->tops[i].logprob : t->logprob);
     }
@@ -210,7 +213,7 @@ void shape_logprobs_add(struct shape_logprobs *l, const struct token_source *fro
     put_token(l, from, t->id, offset, scratch);
     put_comma(&l->lists[LOGPROB_VALUES]);
     put_value(&l->lists[LOGPROB_VALUES], t->logprob);
-    put_top_map(&l->lists[LOGPROB_TOPS], from, t, scratch);
+    put_top_map(l, from, t, scratch);
 }
 
 void shape_logprobs_add_first(struct shape_logprobs *l, const struct token_source *from, int32_t id,

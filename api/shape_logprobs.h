@@ -33,6 +33,7 @@ enum logprob_list { /* of completions */
 struct shape_logprobs {
     enum endpoint endpoint;
     struct buf lists[LOGPROB_LISTS]; /* elements with commas; chat has all in the first */
+    struct buf key;                  /* of completions: the bytes of a token that is looked up */
 };
 
 void shape_logprobs_init(struct shape_logprobs *l, enum endpoint endpoint);

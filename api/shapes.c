@@ -1,23 +1,39 @@
 #include "api/shapes.h"
 
+#include <ctype.h>
 #include <openssl/sha.h>
 #include <stdio.h>
 
 #include "base/id.h"
 #include "base/json.h"
 
-#define FINGERPRINT_HASH_BYTES 5
+#define FINGERPRINT_HASH_BYTES 6
+
+/* "cpu avx2 fast 2 threads" as "cpu-avx2-fast": up to the first word that is a number. */
+static void name_device(const struct engine_stats *s, char *out, size_t cap)
+{
+    size_t n = 0;
+
+    for (const char *p = s->device; *p != '\0' && n + 1 < cap; p++) {
+        if (*p == ' ' && isdigit((unsigned char)p[1]))
+            break;
+        out[n++] = isalnum((unsigned char)*p) ? *p : '-';
+    }
+    out[n] = '\0';
+}
 
 void shape_fingerprint(const struct engine_stats *s, const char *revision,
                        char out[FINGERPRINT_BYTES])
 {
-    char text[320], hex[2 * FINGERPRINT_HASH_BYTES + 1];
+    char device[sizeof s->device], text[320], hex[2 * FINGERPRINT_HASH_BYTES + 1];
     uint8_t hash[SHA256_DIGEST_LENGTH];
-    int len = snprintf(text, sizeof text, "%s\n%s\n%s", s->device, s->build, revision);
+    int len;
 
+    name_device(s, device, sizeof device);
+    len = snprintf(text, sizeof text, "%s\n%s\n%s", device, s->build, revision);
     SHA256((const uint8_t *)text, (size_t)len < sizeof text ? (size_t)len : sizeof text - 1, hash);
     hex_encode(hash, FINGERPRINT_HASH_BYTES, hex);
-    snprintf(out, FINGERPRINT_BYTES, "fp_%s", hex);
+    snprintf(out, FINGERPRINT_BYTES, "fp_%s-%s", device, hex);
 }
 
 const char *shape_finish_name(enum engine_finish finish)

@@ -12,8 +12,8 @@
 #include "base/buf.h"
 #include "engine/engine.h"
 
-#define FINGERPRINT_BYTES   16
-#define COMPLETION_ID_BYTES 48 /* "chatcmpl-" and an id in hex */
+#define FINGERPRINT_BYTES   112 /* "fp_", a device's description, '-', 12 digits */
+#define COMPLETION_ID_BYTES 48  /* "chatcmpl-" and an id in hex */
 
 /* What all bodies of one request share. */
 struct shape {
@@ -39,7 +39,9 @@ struct shape_choice {
     enum engine_finish finish;                    /* chunks: NONE where it goes on */
 };
 
-/* "fp_" and a hash of what decides the tokens besides the request: device, build, model. */
+/* What decides the tokens besides the request: "fp_cpu-avx2-fast-0123456789ab" names the kind of
+ * device, its instruction set, mode and KV type; the twelve digits are of a hash over that, the
+ * build and the model's revision. The number of threads changes no token, and is no part of it. */
 void shape_fingerprint(const struct engine_stats *s, const char *revision,
                        char out[FINGERPRINT_BYTES]);
 /* "stop", "length"; "" for none. */

@@ -1,12 +1,13 @@
 #include "base/json.h"
 
 #include <inttypes.h>
-#include <stdio.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/utf8.h"
 
-#define WORD_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
+#define NUMBER_CHARS "0123456789+-.eE"
 
 /* Walks the text once, outside strings counting brackets, and refuses depth and NUL before jansson
  * recurses into anything. */
@@ -38,6 +39,70 @@ static enum status scan(const char *text, size_t len, int depth_max, struct reas
     return ST_OK;
 }
 
+static enum status explain(const json_error_t *err, struct reason *why)
+{
+    const char *what = "is malformed";
+    const enum json_error_code code = json_error_code(err);
+
+    if (code == json_error_duplicate_key)
+        what = "has a key twice";
+    else if (code == json_error_null_character)
+        what = "has a NUL character";
+    else if (code == json_error_numeric_overflow)
+        what = "has a number that is too large";
+    return fail(why, ST_INVALID, "The JSON text %s (line %d, column %d).", what, err->line,
+                err->column);
+}
+
+/* What we refuse before jansson sees it. */
+static enum status check(const char *text, size_t len, int depth_max, struct reason *why)
+{
+    if (len == 0)
+        return fail(why, ST_INVALID, "The JSON text is empty.");
+    if (!utf8_is_valid(text, len))
+        return fail(why, ST_INVALID, "The JSON text is not valid UTF-8.");
+    return scan(text, len, depth_max, why);
+}
+
+enum status json_parse(const char *text, size_t len, int depth_max, json_t **out,
+                       struct reason *why)
+{
+    json_error_t err;
+    json_t *doc;
+    enum status s = check(text, len, depth_max, why);
+
+    if (s != ST_OK)
+        return s;
+    doc = json_loadb(text, len, JSON_REJECT_DUPLICATES, &err);
+    if (doc == NULL)
+        return explain(&err, why);
+    *out = doc;
+    return ST_OK;
+}
+
+/* ---- numbers too large ---- */
+
+/* What a number too large becomes. The shortest of those has as many bytes. */
+static const char huge[] = {'1', 'e', '3', '0', '8'};
+
+/* Whether these n bytes are one number (strtod takes all of them) that jansson refuses for its size
+ * alone. */
+static bool is_too_large(const char *number, size_t n)
+{
+    json_error_t err;
+    json_t *v;
+    char *end;
+
+    if (n < sizeof huge + (number[0] == '-'))
+        return false;
+    (void)strtod(number, &end);
+    if (end != number + n)
+        return false;
+    v = json_loadb(number, n, JSON_DECODE_ANY, &err);
+    json_decref(v);
+    return v == NULL && json_error_code(&err) == json_error_numeric_overflow;
+}
+
 /* Past the string that begins at `from`, behind its quote: at the closing one, or `end`. */
 static size_t skip_string(const char *text, size_t from, size_t end)
 {
@@ -46,70 +111,68 @@ static size_t skip_string(const char *text, size_t from, size_t end)
     return from < end ? from : end;
 }
 
-/* The last member of the top object that has begun before `end`, up to where the text is JSON; ""
- * where it has none, or one whose name is no plain word. */
-static void name_member(const char *text, size_t end, char *out, size_t cap)
+/* In place: blanks may follow a number. */
+static void cap_numbers(char *text, size_t len)
 {
-    int depth = 0;
+    for (size_t i = 0; i < len; i++) {
+        const size_t n = strspn(text + i, NUMBER_CHARS);
 
-    out[0] = '\0';
-    for (size_t i = 0; i < end; i++) {
-        const size_t from = i + 1;
-        size_t len;
+        if (text[i] == '"')
+            i = skip_string(text, i + 1, len);
+        if (n == 0)
+            continue;
+        if (is_too_large(text + i, n)) {
+            const size_t sign = text[i] == '-';
 
-        depth += text[i] == '{' || text[i] == '[';
-        depth -= text[i] == '}' || text[i] == ']';
-        if (text[i] != '"')
-            continue;
-        i = skip_string(text, from, end);
-        len = i - from;
-        if (depth != 1 || i + 1 >= end || text[i + 1 + strspn(text + i + 1, " \t\r\n")] != ':')
-            continue;
-        if (strspn(text + from, WORD_CHARS) < len)
-            len = 0;
-        snprintf(out, cap, "%.*s", (int)(len < cap ? len : 0), text + from);
+            memset(text + i + sign, ' ', n - sign);
+            memcpy(text + i + sign, huge, sizeof huge);
+        }
+        i += n - 1;
     }
 }
 
-static enum status explain(const json_error_t *err, const char *text, size_t len,
-                           struct reason *why)
+static enum status parse_capped(const char *text, size_t len, json_t **out, struct reason *why)
 {
-    const char *what = "is malformed";
-    const enum json_error_code code = json_error_code(err);
-    const size_t at = err->position > 0 ? (size_t)err->position : 0;
-    char member[sizeof why->param] = "";
+    json_error_t err;
+    char *copy = strndup(text, len); /* check() let no NUL pass */
 
-    if (code == json_error_duplicate_key)
-        what = "has a key twice";
-    else if (code == json_error_null_character)
-        what = "has a NUL character";
-    else if (code == json_error_numeric_overflow)
-        what = "has a number that is too large";
-    if (code == json_error_numeric_overflow)
-        name_member(text, at < len ? at : len, member, sizeof member);
-    return fail_param(why, ST_INVALID, member, "The JSON text %s (line %d, column %d).", what,
-                      err->line, err->column);
+    if (copy == NULL)
+        return fail(why, ST_NO_MEMORY, "No memory for %zu bytes of JSON.", len);
+    cap_numbers(copy, len);
+    *out = json_loadb(copy, len, JSON_REJECT_DUPLICATES, &err);
+    free(copy);
+    return *out != NULL ? ST_OK : explain(&err, why);
 }
 
-enum status json_parse(const char *text, size_t len, int depth_max, json_t **out,
-                       struct reason *why)
+enum status json_parse_huge(const char *text, size_t len, int depth_max, json_t **out,
+                            struct reason *why)
 {
     json_error_t err;
     json_t *doc;
-    enum status s;
+    enum status s = check(text, len, depth_max, why);
 
-    if (len == 0)
-        return fail(why, ST_INVALID, "The JSON text is empty.");
-    if (!utf8_is_valid(text, len))
-        return fail(why, ST_INVALID, "The JSON text is not valid UTF-8.");
-    s = scan(text, len, depth_max, why);
     if (s != ST_OK)
         return s;
     doc = json_loadb(text, len, JSON_REJECT_DUPLICATES, &err);
-    if (doc == NULL)
-        return explain(&err, text, len, why);
-    *out = doc;
-    return ST_OK;
+    if (doc == NULL && json_error_code(&err) == json_error_numeric_overflow)
+        s = parse_capped(text, len, &doc, why);
+    else if (doc == NULL)
+        s = explain(&err, why);
+    if (s == ST_OK)
+        *out = doc;
+    return s;
+}
+
+bool json_has_huge(const json_t *v)
+{
+    const char *key;
+    const json_t *one;
+    size_t i;
+    bool found = json_is_real(v) && fabs(json_real_value(v)) >= JSON_HUGE;
+
+    json_array_foreach(v, i, one) found = found || json_has_huge(one);
+    json_object_foreach((json_t *)v, key, one) found = found || json_has_huge(one);
+    return found;
 }
 
 static const char *short_escape(char c)

@@ -17,10 +17,17 @@
 #define JSON_DEPTH_MAX 64
 
 /* Parses a document whose top is an object or array. Refuses invalid UTF-8, NUL (raw or \u0000),
- * duplicate keys, trailing bytes and nesting over `depth_max`. The reason names line and column,
- * never the content; its param, for a number that is too large, the top's member that has it. The caller owns *out (json_decref). */
+ * duplicate keys, trailing bytes, nesting over `depth_max` and numbers that are too large. The
+ * reason names line and column, never the content. The caller owns *out (json_decref). */
 MUST_CHECK enum status json_parse(const char *text, size_t len, int depth_max, json_t **out,
                                   struct reason *why);
+/* The same, but an integer outside int64 and a number outside double arrive as a real of that sign
+ * and the size JSON_HUGE, for a reader that refuses it where it means something. */
+#define JSON_HUGE 1e308
+MUST_CHECK enum status json_parse_huge(const char *text, size_t len, int depth_max, json_t **out,
+                                       struct reason *why);
+/* A number of that size is in it, at any depth (that json_parse let pass). */
+bool json_has_huge(const json_t *v);
 
 /* Appends s as a quoted JSON string (control characters escaped; bytes must be valid UTF-8). */
 void json_put_string(struct buf *b, const char *s, size_t len);

@@ -2,14 +2,17 @@
 """What a mixed load does to those who share the engine, loopback only.
 
     .venv/bin/python bench/mixed.py latency --base http://127.0.0.1:8080/v1 --key "$(cat var/demo.key)" --step-ms 50
-    .venv/bin/python bench/mixed.py soak --base http://127.0.0.1:8080/v1 --key "$(cat var/demo.key)" --requests 1000
+    .venv/bin/python bench/mixed.py soak --base http://127.0.0.1:8080/v1 --key "$(cat var/demo.key)" --streams 32 \\
+        --requests 1000 --metrics http://127.0.0.1:9090/metrics
 
 latency: streams decode; a prompt of nearly the full context is prefilled beside them; short requests come one after
 another meanwhile. Prints the short ones' time to first token against the step budget, and the streams' time between
 tokens while the prefill ran.
 
-soak: requests of random lengths, a fifth of them cut off by the client at a random moment. Prints output tokens per
-second of each tenth of them, and what /metrics says once all have gone.
+soak: requests of random lengths, a fifth of them cut off by the client after a random number of tokens. Prints output
+tokens per second of each tenth of them, and what /metrics says once all have gone; ends with 1 where the last tenth is
+more than --within per cent away from the first. On a machine that does other work too, seconds say nothing: there give
+the engine's --pid, and its CPU time is what counts.
 """
 
 import argparse
@@ -17,7 +20,9 @@ import asyncio
 import json
 import random
 import statistics
+import sys
 import time
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx2
@@ -32,16 +37,18 @@ def prompt_of(rng, n):
     return [rng.choice(FILLER) for _ in range(n)]
 
 
-async def stream(client, args, prompt, max_tokens, on_token=None, cut_after=None):
+async def stream(client, args, prompt, max_tokens, on_token=None, cut_tokens=None):
     """One streamed completion. Returns (time to first token, tokens) in seconds; calls on_token(now) at each event
-    with text. cut_after: seconds until the client goes away."""
+    with text. cut_tokens: the client goes away after so many of them; 0: at the first sign of an answer."""
     body = {"model": args.model, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "ignore_eos": True,
             "stream": True, "stream_options": {"include_usage": True}}
-    start, first, tokens = time.perf_counter(), None, 0
+    start, first, tokens, n_events = time.perf_counter(), None, 0, 0
     async with client.stream("POST", args.base + "/completions", json=body,
                              headers={"authorization": f"Bearer {args.key}"}) as r:
         if r.status_code != 200:
             raise RuntimeError(f"{r.status_code}: {(await r.aread()).decode()}")
+        if cut_tokens == 0:
+            return first, tokens
         async for line in r.aiter_lines():
             if not line.startswith("data: {"):
                 continue
@@ -49,10 +56,11 @@ async def stream(client, args, prompt, max_tokens, on_token=None, cut_after=None
             if event.get("usage"):
                 tokens = event["usage"]["completion_tokens"]
             if event["choices"]:
+                n_events += 1
                 first = first or now - start
                 if on_token:
                     on_token(now)
-            if cut_after is not None and now - start > cut_after:
+            if n_events == cut_tokens:
                 break
     return first, tokens
 
@@ -90,39 +98,71 @@ async def latency(client, args):
     print(f"step budget {args.step_ms} ms: worst short request {1000 * max(short) / args.step_ms:.2f} budgets")
 
 
+def cpu_seconds(pid):
+    """That a process's threads have had so far; 0 without one."""
+    tasks = Path(f"/proc/{pid}/task").iterdir() if pid else ()
+    return sum(int((t / "schedstat").read_text().split()[0]) for t in tasks) / 1e9
+
+
+class Tenths:
+    """Time and output tokens of each tenth of the requests, between the starts of their first ones. With as many requests
+    in flight from the first tenth to the last, a start is another request's end, and no drain is in it."""
+
+    def __init__(self, n_requests, pid):
+        self.size, self.pid, self.marks, self.tokens = n_requests // 10, pid, [], 0
+
+    def start(self, index):
+        if index % self.size != 0:
+            return
+        self.marks.append((time.perf_counter(), cpu_seconds(self.pid), self.tokens))
+        if len(self.marks) > 1:
+            print(f"{index} requests: {self.rates()[-1]:.1f} output tokens/s{' of CPU time' if self.pid else ''}", flush=True)
+
+    def rates(self):
+        """Output tokens per second; per second of the engine's CPU time where its process is known."""
+        which = 1 if self.pid else 0
+        return [(b[2] - a[2]) / (b[which] - a[which]) for a, b in zip(self.marks, self.marks[1:])]
+
+
+def mixture_of(rng, n):
+    """n requests as (prompt tokens, output tokens, output tokens after which the client goes or None)."""
+    sizes = [(rng.randint(1, 400), rng.randint(2, 48)) for _ in range(n)]
+    cut = set(rng.sample(range(n), n // 5))
+    return [(p, o, rng.randrange(o) if i in cut else None) for i, (p, o) in enumerate(sizes)]
+
+
 async def soak(client, args):
     rng = random.Random(args.seed)
-    gate, tenths, done = asyncio.Semaphore(args.streams), [], 0
-    state = {"tokens": 0, "cut": 0, "last": time.perf_counter()}
+    tenths, n_cut = Tenths(args.requests, args.pid), 0
+    # The same sizes and cuts in the same order in every tenth, and other tokens: what is compared is the engine.
+    # One more tenth goes before, which finds pages, buffers and weights cold, and the streams that end the last one after.
+    mixture = mixture_of(rng, args.requests // 10)
+    todo = iter([(i, *mixture[i % len(mixture)]) for i in range(-len(mixture), args.requests + args.streams)])
 
     async def one(n_prompt, n_output, cut):
-        nonlocal done
-        async with gate:
-            def count(_):
-                state["tokens"] += 1
-            try:
-                await stream(client, args, prompt_of(rng, n_prompt), n_output, count, cut)
-            finally:
-                done += 1
-                state["cut"] += cut is not None
-                if done % (args.requests // 10) == 0:
-                    now = time.perf_counter()
-                    tenths.append(state["tokens"] / (now - state["last"]))
-                    print(f"{done} requests: {tenths[-1]:.1f} output tokens/s", flush=True)
-                    state.update(tokens=0, last=now)
+        def count(_):
+            tenths.tokens += 1
+        await stream(client, args, prompt_of(rng, n_prompt), n_output, count, cut_tokens=cut)
 
-    # Each tenth has the same mixture, in another order: what is compared is the engine.
-    mixture = [(rng.randint(1, 400), rng.randint(1, 48), rng.uniform(0, 3) if rng.random() < 0.2 else None)
-               for _ in range(args.requests // 10)]
-    for _ in range(10):
-        rng.shuffle(mixture)
-        await asyncio.gather(*(one(*m) for m in mixture))
-    print(f"last tenth against the first: {100 * (tenths[-1] / tenths[0] - 1):+.1f} %; cut off by the client: {state['cut']}")
+    async def worker():
+        nonlocal n_cut
+        for i, n_prompt, n_output, cut in todo:
+            if 0 <= i <= args.requests:
+                tenths.start(i)
+            n_cut += 0 <= i < args.requests and cut is not None
+            await one(n_prompt, n_output, cut)
+
+    await asyncio.gather(*(worker() for _ in range(args.streams)))
+    rates = tenths.rates()
+    change = 100 * (rates[-1] / rates[0] - 1)
+    print(f"last tenth against the first: {change:+.1f} %; cut off by the client: {n_cut} of {args.requests}")
     await asyncio.sleep(1)
     page = (await client.get(args.metrics)).text
     for line in page.splitlines():
         if line.startswith(("vllm:num_requests_", "vllm:kv_cache_usage_perc", "vllm:num_preemptions", "vllm:prefix_cache")):
             print(line)
+    if abs(change) > args.within:
+        sys.exit(f"more than {args.within} % apart")
 
 
 async def main():
@@ -137,8 +177,12 @@ async def main():
     p.add_argument("--step-ms", type=float, default=50)
     p.add_argument("--alone-s", type=float, default=5)
     p.add_argument("--requests", type=int, default=1000)
+    p.add_argument("--within", type=float, default=5, help="per cent (soak)")
+    p.add_argument("--pid", type=int, help="of `sluice engine` (soak)")
     p.add_argument("--seed", type=int, default=1)
     args = p.parse_args()
+    if args.what == "soak" and (not args.metrics or args.requests < 10 or args.requests % 10):
+        p.error("soak: --metrics, and requests in tens")
     if urlsplit(args.base).hostname not in ("127.0.0.1", "localhost", "::1"):
         p.error("loopback only")
     async with httpx2.AsyncClient(timeout=1800, limits=httpx2.Limits(max_connections=None)) as client:

@@ -2,13 +2,15 @@
 
 import json
 import socket
+import subprocess
+import sys
 import threading
 import time
 
 import httpx2
 import pytest
 
-from conftest import MODEL_ID, SLOW
+from conftest import MODEL, MODEL_ID, ROOT, SLOW, wait_for
 
 GOOD = {"model": MODEL_ID, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 2}
 
@@ -72,6 +74,7 @@ CASES = [
     ("raw NUL", "chat/completions", body().replace(b"hi", b"h\x00"), 400, None, None),
     ("escaped NUL", "chat/completions", body().replace(b"hi", b"h\\u0000"), 400, None, None),
     ("temperature 1e400", "chat/completions", b'{"model":"m","temperature":1e400}', 400, "temperature", "invalid_value"),
+    ("seed 2^63", "chat/completions", body(seed=2**63), 400, "seed", "invalid_value"),
     ("key twice", "chat/completions", b'{"model":"a","model":"b"}', 400, None, None),
     ("lone surrogate", "chat/completions", body().replace(b"hi", b"\\ud800"), 400, None, None),
     ("prompt missing", "completions", body(messages=...), 400, "prompt", None),
@@ -172,6 +175,31 @@ def test_broken_http_does_not_hurt(stack):
             while s.recv(65536):
                 pass
     assert stack.is_ready()
+
+
+def test_unknown_fields_pass_whatever_their_numbers(stack, key, client):
+    data = body().replace(b'"max_tokens"', b'"unheard_of": [9223372036854775808, -1e400], "max_tokens"')
+    assert client.post(f"{stack.base}/v1/chat/completions", content=data,
+                       headers={"authorization": f"Bearer {stack.demo_key}"}).status_code == 200
+
+
+def test_weights_that_are_not_finite_fail_each_request_and_nothing_else(own_stack):
+    stack, path = own_stack, own_stack.dir.parent / MODEL.name
+    subprocess.run([sys.executable, ROOT / "tools/damaged_gguf.py", MODEL, path, "output_norm.weight"], check=True)
+    stack.extra = ["--model", str(path)]
+    stack.start()
+    engine, tenant = stack.pid_of("engine"), "damaged"
+    key = stack.new_key(tenant)
+    bodies = [GOOD, {**GOOD, "stream": True}, {**GOOD, "n": 4}, {**GOOD, "temperature": 1, "logprobs": True}]
+    for b in bodies:
+        check_error(stack.post("/v1/chat/completions", b, key), 500)
+    check_error(stack.post("/v1/completions", {"model": MODEL_ID, "prompt": "a b", "max_tokens": 0, "echo": True,
+                                               "logprobs": 1}, key), 500)
+    rows = stack.wait_rows(5, "t.name = %s", tenant)
+    assert [(r["outcome"], r["prompt_tokens"], r["output_tokens"], r["cost_nanos"]) for r in rows] == [("failed", 0, 0, 0)] * 5
+    assert stack.pid_of("engine") == engine and stack.is_ready()
+    wait_for("all counted", lambda: stack.metric("vllm:corrupted_requests_total") >= 5, 3 * SLOW)
+    wait_for("no page in use", lambda: stack.metric("vllm:kv_cache_usage_perc") == 0, 3 * SLOW)
 
 
 def test_nothing_of_it_was_reserved_or_billed(stack, key):

@@ -12,6 +12,8 @@ import httpx2
 from conftest import MODEL_ID, SLOW, wait_for
 
 LABELS = f'model_name="{MODEL_ID}",engine="0"'
+# Several KV pages of one text.
+LONG = "The harbour was full of boats that had come in before the storm, and every one of them had a name. " * 4
 # One series each, whatever the number of models: what Kubernetes' Gateway API Inference Extension reads.
 ROUTER_GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc",
                  "vllm:cache_config_info", "vllm:lora_requests_info")
@@ -61,50 +63,90 @@ def leave_early(stack, key, i, n_events=4):
                     return
 
 
+def echo_scores(stack, key):
+    """The prompt's log-probabilities and no output."""
+    return stack.post("/v1/completions", {"model": MODEL_ID, "prompt": LONG, "max_tokens": 0, "echo": True, "logprobs": 2}, key)
+
+
+def long_prompt(stack, key, i, **fields):
+    return stack.post("/v1/chat/completions", body(i, messages=[{"role": "user", "content": LONG}], **fields), key)
+
+
 def mixed_load(stack, key):
-    """18 requests that are billed, two of them with three choices, and four that are refused, all at once."""
+    """22 requests that are billed, four that are refused at once, and as many as the queue refuses. Returns the choices of
+    each request that was answered, and how many the queue refused."""
+    assert long_prompt(stack, key, 0).status_code == 200
     works = [lambda i=i: stack.post("/v1/chat/completions", body(i), key) for i in range(6)]
     works += [lambda i=i: stack.post("/v1/chat/completions", body(i, stream=True), key) for i in range(6)]
-    works += [lambda i=i: stack.post("/v1/chat/completions", body(i, n=3), key) for i in range(2)]
+    works += [lambda i=i: long_prompt(stack, key, i, n=4) for i in range(2)]
+    works += [lambda: echo_scores(stack, key)]
     works += [lambda i=i: leave_early(stack, key, i) for i in range(4)]
     works += [lambda i=i: stack.post("/v1/chat/completions", body(i, temperature=9), key) for i in range(4)]
     with futures.ThreadPoolExecutor(len(works)) as pool:
         answers = [f.result() for f in [pool.submit(w) for w in works]]
-    assert [r.status_code for r in answers if r is not None] == [200] * 14 + [400] * 4
+    assert [r.status_code for r in answers if r is not None] == [200] * 15 + [400] * 4
+    # a tenant's 256 choices may wait and 64 run: 400 are too many
+    with futures.ThreadPoolExecutor(4) as pool:
+        jobs = [pool.submit(stack.post, "/v1/chat/completions", body(i, n=100, max_tokens=4), key) for i in range(4)]
+        crowd = [f.result().status_code for f in jobs]
+    assert set(crowd) == {200, 503}
+    return [1] * 14 + [4] * 2 + [100] * crowd.count(200), crowd.count(503)
 
 
 def test_counters_equal_the_sums_of_the_usage_rows(stack):
     key = stack.new_key("counted")
     delta = Delta(stack)
-    mixed_load(stack, key)
-    rows = stack.wait_rows(18, "t.name = 'counted'", seconds=30)
+    choices, n_refused = mixed_load(stack, key)
+    n = len(choices) + 4 + n_refused  # four left
+    rows = stack.wait_rows(n, "t.name = 'counted'", seconds=30)
     delta.stop()
-    assert len(rows) == 18
-    prompt, output = sum(r["prompt_tokens"] for r in rows), sum(r["output_tokens"] for r in rows)
+    assert len(rows) == n
+    prompt, cached, output = (sum(r[f"{kind}_tokens"] for r in rows) for kind in ("prompt", "cached", "output"))
+    assert cached > 0
 
     assert delta.of("vllm:prompt_tokens_total") == prompt
     assert delta.of("vllm:generation_tokens_total") == output
     assert delta.of("vllm:request_prompt_tokens_sum") == prompt
     assert delta.of("vllm:request_generation_tokens_sum") == output
-    assert delta.ours('sluice_billed_tokens_total{kind="output"}') == output
+    for kind, tokens in (("prompt", prompt), ("cached", cached), ("output", output)):
+        assert delta.ours(f'sluice_billed_tokens_total{{kind="{kind}"}}') == tokens
     for name in ("request_prompt_tokens", "request_generation_tokens", "e2e_request_latency_seconds"):
         assert delta.of(f"vllm:{name}_count") == len(rows), name
     assert delta.ours('sluice_requests_total{route="/v1/chat/completions",status="400"}') == 4
+    assert delta.ours('sluice_requests_total{route="/v1/chat/completions",status="503"}') == n_refused
 
     ended = {reason: delta.of("vllm:request_success_total", f',finished_reason="{reason}"')
              for reason in ("stop", "length", "abort", "error")}
     assert ended == {"stop": sum(r["finish_reason"] == "stop" for r in rows),
                      "length": sum(r["finish_reason"] == "length" for r in rows),
-                     "abort": sum(r["outcome"] == "cancelled" for r in rows), "error": 0}
-    assert ended["abort"] == 4
+                     "abort": sum(r["outcome"] == "cancelled" for r in rows),
+                     "error": sum(r["outcome"] == "failed" for r in rows)}
+    assert ended["abort"] == 4 and ended["error"] == n_refused
 
     # a token's gap is from its choice's one before it; what a client that left did not get has none
     got = [r for r in rows if r["output_tokens"] > 0]
     gaps = delta.of("vllm:inter_token_latency_seconds_count")
     assert delta.of("vllm:time_to_first_token_seconds_count") == len(got)
-    further = 2 * 2  # choices after a request's first, whose first tokens have no gap either
+    further = sum(c - 1 for c in choices)  # choices after a request's first, whose first tokens have no gap either
     assert sum(r["output_tokens"] - 1 for r in got if r["outcome"] == "completed") - further <= gaps
     assert gaps <= output - len(got) - further
+
+
+def test_each_choice_looks_its_prompt_up_and_scores_do_not(stack):
+    key, delta = stack.new_key("looked-up"), Delta(stack)
+    answers = [long_prompt(stack, key, 0), long_prompt(stack, key, 1), long_prompt(stack, key, 2, n=4), echo_scores(stack, key)]
+    assert [r.status_code for r in answers] == [200] * 4
+    usages = [r.json()["usage"] for r in answers]
+    prompt = usages[0]["prompt_tokens"]
+    pages = (prompt - 1) // 16 * 16  # all but the last token, in full pages
+    assert [u["prompt_tokens_details"]["cached_tokens"] for u in usages] == [0, pages, pages, 0]
+
+    def counted():
+        delta.stop()
+        return delta.of("vllm:prefix_cache_queries_total"), delta.of("vllm:prefix_cache_hits_total")
+
+    # of six choices, all but the first find what can be found; the echo reads nothing and counts nothing
+    wait_for("the engine's counters", lambda: counted() == (6 * prompt, 5 * pages), 3 * SLOW)
 
 
 def test_gauges_return_to_0_within_a_second_of_cancelling_everything(stack):

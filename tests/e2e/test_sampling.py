@@ -3,6 +3,7 @@
 import concurrent.futures as futures
 import json
 import math
+import re
 import struct
 
 import httpx2
@@ -87,6 +88,13 @@ def test_all_choices_are_reserved(stack):
     assert r.status_code == 429 and r.headers["x-should-retry"] == "false"
 
 
+def test_the_fingerprint_names_the_device_and_is_one_for_all_shapes(sdk):
+    name = r"fp_cpu-(scalar|avx2|avx512)-fast-[0-9a-f]{12}"
+    seen = {chat(sdk, max_tokens=1).system_fingerprint, complete(sdk, "a", max_tokens=1).system_fingerprint}
+    seen |= {c.system_fingerprint for c in chat(sdk, max_tokens=1, stream=True)}
+    assert len(seen) == 1 and re.fullmatch(name, seen.pop())
+
+
 # ---- log-probabilities ----
 
 def check_chat_logprobs(content, text, most):
@@ -163,6 +171,21 @@ def test_completion_logprobs(stack):
             validate("completion.chunk", e)
             parts += (e["choices"][0]["logprobs"] or {}).get(name, [])
         assert parts == choice["logprobs"][name]
+
+
+def object_once(members):
+    assert len(dict(members)) == len(members), "a key comes twice"
+    return dict(members)
+
+
+def test_top_logprobs_of_long_tokens_have_no_key_twice(stack):
+    """80 # are one token of the demo model, and of a row of such lines the most probable one."""
+    line = "#" * 80
+    body = {"model": MODEL_ID, "prompt": f"{line}\n# Part\n" * 6 + line, "max_tokens": 0, "echo": True, "logprobs": 2}
+    r = stack.post("/v1/completions", body)
+    assert r.status_code == 200
+    maps = json.loads(r.text, object_pairs_hook=object_once)["choices"][0]["logprobs"]["top_logprobs"]
+    assert any(len(key) > 64 for m in maps[1:] for key in m)
 
 
 @pytest.mark.parametrize("max_tokens", [0, 4])

@@ -18,6 +18,7 @@
 static const char *const vocabulary[] = {"<s>",      "ab",  " cd", "\xC3", "\xA9",
                                          "\xC3\xA9", "\"x", "ab",  NULL};
 #define LONG_TOKEN 8 /* 300 times 'y' */
+#define LONG_TWIN  9 /* the same */
 #define LONG_BYTES 300
 
 static size_t bytes_of(const struct engine_model *m, int32_t id, char *out, size_t cap)
@@ -28,7 +29,7 @@ static size_t bytes_of(const struct engine_model *m, int32_t id, char *out, size
     (void)m;
     memset(text, 'y', LONG_BYTES);
     text[LONG_BYTES] = '\0';
-    if (id != LONG_TOKEN)
+    if (id < LONG_TOKEN)
         snprintf(text, sizeof text, "%s", vocabulary[id]);
     len = strlen(text);
     memcpy(out, text, len < cap ? len : cap);
@@ -180,6 +181,24 @@ static void completions_have_four_lists_and_no_key_twice(void **state)
                   "{\"tokens\":[\" cd\",\"\\u00e9\",\"\\\"x\"],\"token_logprobs\":[-4,-1,-1],"
                   "\"top_logprobs\":[{\"ab\":-0.5,\"bytes:\\\\xc3\":-2,\" cd\":-4},"
                   "{\"\\u00e9\":-1},{\"\\\"x\":-1}],\"text_offset\":[0,3,4]}");
+    choices_dispose(&c);
+}
+
+/* The chosen one among the tops, and another id with the same bytes. */
+static void a_long_token_has_one_key_too(void **state)
+{
+    static const struct token_logprob tops[] = {{LONG_TOKEN, -0.5F}, {LONG_TWIN, -1}, {1, -2}};
+    static const struct token_sample t = {
+        .id = LONG_TOKEN, .logprob = -0.5F, .tops = tops, .n_tops = 3};
+    struct choices c = open_choices(ENDPOINT_COMPLETIONS, 1, true);
+    json_t *doc, *map;
+
+    (void)state;
+    add(&c, 0, "y", &t, 1);
+    doc = logprobs_of(&c, 0); /* refuses a key that comes twice */
+    map = json_array_get(json_object_get(doc, "top_logprobs"), 0);
+    assert_int_equal(json_object_size(map), 2);
+    json_decref(doc);
     choices_dispose(&c);
 }
 
@@ -355,6 +374,7 @@ int main(void)
         cmocka_unit_test(a_long_token_is_whole),
         cmocka_unit_test(what_can_t_come_has_a_number_that_json_has),
         cmocka_unit_test(completions_have_four_lists_and_no_key_twice),
+        cmocka_unit_test(a_long_token_has_one_key_too),
         cmocka_unit_test(an_echoed_prompt_comes_before_every_choice),
         cmocka_unit_test(a_prompt_of_ids_is_spelled),
         cmocka_unit_test(offsets_go_on_after_what_is_no_utf_8),

@@ -55,12 +55,23 @@ static const struct bad_case bad_cases[] = {
     WHOLE("{\"model\":\"\\ud800\"}", MALFORMED, ""),
     WHOLE("{\"n\":99999999999999999999}", VALUE, "n"),
     WHOLE("[99999999999999999999]", MALFORMED, ""),
-    WHOLE("{\"a b\":1e400}", MALFORMED, ""),
+    WHOLE("{\"a\":1e400,}", MALFORMED, ""),
+    WHOLE("{\"a\":1e400-1}", MALFORMED, ""),
+    WHOLE("{\"a\":1e400,\"b\":1.e400}", MALFORMED, ""),
+    WHOLE("{\"a\":1e400,\"b\":099999999999999999999}", MALFORMED, ""),
+    WHOLE("{\"a\":1e400,\"b\":+1e400}", MALFORMED, ""),
+    CHAT("\"seed\":9223372036854775808", VALUE, "seed"),
+    CHAT("\"max_tokens\":-9223372036854775809", VALUE, "max_tokens"),
+    CHAT("\"chat_template_kwargs\":{\"a\":[-1e400]}", VALUE, "chat_template_kwargs"),
+    CHAT("\"documents\":[{\"a\":9223372036854775808}]", VALUE, "documents"),
+    MESSAGES("9223372036854775808", TYPE, "messages"),
+    {ENDPOINT_COMPLETIONS, "{\"model\":\"m\",\"prompt\":[1,9223372036854775808]}", ERROR_TYPE,
+     "prompt[1]"},
     CHAT("\"temperature\":1e400", VALUE, "temperature"),
     CHAT("\"min_p\" : -1e400 ,\"n\":1", VALUE, "min_p"),
     CHAT("\"logit_bias\":{\"5\":1e400}", VALUE, "logit_bias"),
     CHAT("\"user\":\"\\\"n\\\":\",\"seed\":1e999", VALUE, "seed"),
-    COMP("\"stop_token_ids\":[1,{\"n\":\"\\\\\"},-99999999999999999999]", VALUE, "stop_token_ids"),
+    COMP("\"stop_token_ids\":[1,-99999999999999999999]", VALUE, "stop_token_ids"),
     WHOLE("{}", MISSING, "model"),
     WHOLE("{\"model\":null}", MISSING, "model"),
     WHOLE("{\"model\":5}", TYPE, "model"),
@@ -226,6 +237,24 @@ static void neutral_values_of_unsupported_fields_pass(void **state)
     assert_int_equal(p.n_choices, 1);
     assert_int_equal(p.given, GIVEN_REPETITION);
     assert_true(p.temperature >= 1.0 && p.temperature <= 1.0);
+    params_dispose(&p);
+}
+
+static void numbers_too_large_pass_where_nobody_reads_them(void **state)
+{
+    static const char body[] =
+        HEAD ",\"a\":9223372036854775808,\"b c\":[1e309,-1e309,{\"n\":-99999999999999999999}],"
+             "\"\\\"1e400\":1e400,\"user\":\"9223372036854775808\\\" 1e400\","
+             "\"seed\":9223372036854775807,\"metadata\":{\"x\":1e999},\"top_k\":5}";
+    struct api_error e = {0};
+    struct params p;
+
+    (void)state;
+    if (!params_parse(ENDPOINT_CHAT, body, sizeof body - 1, &p, &e))
+        fail_msg("%s: %s", e.reason.param, e.reason.text);
+    assert_true(p.seed == INT64_MAX && p.top_k == 5);
+    assert_string_equal(json_string_value(json_object_get(p.doc, "user")),
+                        "9223372036854775808\" 1e400");
     params_dispose(&p);
 }
 
@@ -615,6 +644,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_bad_field_is_an_error_that_names_it),
         cmocka_unit_test(neutral_values_of_unsupported_fields_pass),
+        cmocka_unit_test(numbers_too_large_pass_where_nobody_reads_them),
         cmocka_unit_test(fields_arrive),
         cmocka_unit_test(sampling_fields_arrive),
         cmocka_unit_test(completions_have_their_own_logprobs_and_echo),

@@ -184,6 +184,28 @@ static void the_fingerprint_follows_device_build_and_model(void **state)
     assert_string_not_equal(one, two);
     shape_fingerprint(&a, "s", two);
     assert_string_not_equal(one, two);
+    c = (struct engine_stats){.device = "cpu avx2", .build = "2"};
+    shape_fingerprint(&c, "r", two);
+    assert_string_not_equal(one, two);
+}
+
+/* Threads change no token: no part of it. */
+static void the_fingerprint_names_the_device(void **state)
+{
+    struct engine_stats two_threads = {.device = "cpu avx2 fast kv-q8 2 threads", .build = "1"},
+                        one_thread = {.device = "cpu avx2 fast kv-q8 1 thread", .build = "1"},
+                        away = {.connected = false};
+    char one[FINGERPRINT_BYTES], two[FINGERPRINT_BYTES];
+
+    (void)state;
+    shape_fingerprint(&two_threads, "r", two);
+    shape_fingerprint(&one_thread, "r", one);
+    assert_string_equal(one, two);
+    assert_memory_equal(two, "fp_cpu-avx2-fast-kv-q8-", 23);
+    assert_int_equal(strlen(two), 23 + 12);
+    memset(away.device, 'x', sizeof away.device - 1);
+    shape_fingerprint(&away, "r", two);
+    assert_int_equal(strlen(two), FINGERPRINT_BYTES - 1);
 }
 
 static void durations_are_written_as_openai_does(void **state)
@@ -273,6 +295,7 @@ int main(void)
         cmocka_unit_test(only_the_last_chunk_has_a_reason),
         cmocka_unit_test(usage_is_in_chunks_only_when_asked_for),
         cmocka_unit_test(the_fingerprint_follows_device_build_and_model),
+        cmocka_unit_test(the_fingerprint_names_the_device),
         cmocka_unit_test(durations_are_written_as_openai_does),
         cmocka_unit_test(queries_are_decoded_pair_by_pair),
         cmocka_unit_test(broken_queries_are_refused),

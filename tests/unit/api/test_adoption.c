@@ -89,9 +89,9 @@ static void open_billing(struct rig *r)
 
 static void open_engine(struct rig *r)
 {
-    const struct engine_config cfg = {.model_path = r->model_path,
-                                      .model_id = "a-model",
-                                      .socket_path = "",
+    const struct engine_model_config model = {.path = r->model_path, .id = "a-model"};
+    const struct engine_config cfg = {.models = &model,
+                                      .n_models = 1,
                                       .text_threads = 1,
                                       .text_queue = 1,
                                       .backend = &fake_backend_ops,

@@ -12,7 +12,7 @@ tokens while the prefill ran.
 soak: requests of random lengths, a fifth of them cut off by the client after a random number of tokens. Prints output
 tokens per second of each tenth of them, and what /metrics says once all have gone; ends with 1 where the last tenth is
 more than --within per cent away from the first. On a machine that does other work too, seconds say nothing: there give
-the engine's --pid, and its CPU time is what counts.
+the engine's --pid, and its CPU time is what counts (with engine.threads 1: two threads spin while one waits for its core).
 """
 
 import argparse

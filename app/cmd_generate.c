@@ -116,7 +116,7 @@ static bool take_number(struct generate *g, int c)
 
     if (real != NULL)
         return real_number(optarg, real->min, real->max,
-                           (float *)((char *)&g->sampling + real->offset));
+                           (void *)((char *)&g->sampling + real->offset));
     switch (c) {
     case MAX_TOKENS:
         return local_number(optarg, 1, INT32_MAX, &g->max_tokens);

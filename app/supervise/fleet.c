@@ -170,24 +170,24 @@ static void put_states(const struct fleet *f, struct buf *out)
     buf_puts(out, "]}\n");
 }
 
-static enum status unload(struct fleet *f, struct fleet_engine *e, int64_t now_ms)
+static void unload(struct fleet *f, struct fleet_engine *e, int64_t now_ms)
 {
-    enum engine_guard_state was = engine_guard_state(&e->guard);
-
-    engine_guard_unload(&e->guard, now_ms);
-    if (was != ENGINE_GUARD_UNLOADING && was != ENGINE_GUARD_UNLOADED)
+    if (!e->guard.is_unloaded)
         supervisor_say(f->supervisor, "%s is unloaded on demand", e->name);
-    return ST_OK;
+    engine_guard_unload(&e->guard, now_ms);
 }
 
 static enum status load(struct fleet *f, struct fleet_engine *e, int64_t now_ms, struct reason *why)
 {
     enum engine_guard_state was = engine_guard_state(&e->guard);
+    enum status st;
 
     if (was == ENGINE_GUARD_LOADING || was == ENGINE_GUARD_READY)
         return ST_OK;
-    supervisor_say(f->supervisor, "%s is loaded on demand", e->name);
-    return engine_guard_load(&e->guard, now_ms, why);
+    st = engine_guard_load(&e->guard, now_ms, why);
+    if (st == ST_OK)
+        supervisor_say(f->supervisor, "%s is loaded on demand", e->name);
+    return st;
 }
 
 void fleet_answer(void *fleet, const struct control_request *r, int64_t now_ms, struct buf *out)
@@ -201,7 +201,7 @@ void fleet_answer(void *fleet, const struct control_request *r, int64_t now_ms, 
         st = fail(&why, ST_NOT_FOUND, "the supervisor has no model %s: it read its file at start",
                   r->model);
     else if (r->op == CONTROL_UNLOAD)
-        st = unload(f, e, now_ms);
+        unload(f, e, now_ms);
     else if (r->op == CONTROL_LOAD)
         st = load(f, e, now_ms, &why);
     if (st == ST_OK)

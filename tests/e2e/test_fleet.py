@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx2
@@ -41,7 +42,9 @@ class Fleet(Several):
         return self.cli("model", args[0], "--config", str(self.config), *args[1:], check=check)
 
     def states(self):
-        return {line.split()[-1].rstrip(":"): line.split()[0] for line in self.model("list").stdout.splitlines()}
+        """Of each model, as `sluice model list` prints them."""
+        lines = re.findall(r"(?m)^(\w+) +(?:pid \d+|-) +(\S+?)(?:: .*)?$", self.model("list").stdout)
+        return {model: state for state, model in lines}
 
     def status(self):
         done = self.cli("status", "--config", str(self.config), "--json", check=False)
@@ -175,9 +178,14 @@ def test_a_crash_loop_of_one_leaves_the_other_alone(stack, shallow):
 
 def test_unload_drains_and_load_brings_it_back(fleet):
     key = fleet.new_key("drained", **LIMITS)
-    story = Story(fleet, key, "quick", 400)
+    story = Story(fleet, key, "quick", 1500)
     wait_for("a stream", story.has_begun, 30 * SLOW)
-    assert fleet.model("unload", "quick").stdout == f"{SHALLOW} is unloaded\n"
+    with ThreadPoolExecutor(1) as pool:
+        unload = pool.submit(fleet.model, "unload", "quick")
+        wait_for("the drain", lambda: fleet.states()[SHALLOW] == "unloading", 10 * SLOW, step=0.01)
+        r = fleet.chat(key=key, model="quick")
+        assert story.is_alive() and r.status_code == 503 and int(r.headers["retry-after"]) >= 1
+        assert unload.result().stdout == f"{SHALLOW} is unloaded\n"
     text, failed = story.result()
     assert text and not failed, "what runs is ended first"
     assert fleet.states() == {MODEL_ID: "ready", SHALLOW: "unloaded"}
@@ -194,7 +202,8 @@ def test_unload_drains_and_load_brings_it_back(fleet):
     fleet.wait_model(SHALLOW)
     assert fleet.chat(key=key, model="quick").status_code == 200
     rows = fleet.wait_rows(3, "t.name = 'drained'")
-    assert {r["outcome"] for r in rows} == {"completed"}
+    assert [r["output_tokens"] for r in rows if r["outcome"] == "completed" and r["model"] == SHALLOW][0] == 1500
+    assert all(r["output_tokens"] == 0 for r in rows if r["outcome"] != "completed")
 
 
 def test_a_required_model_that_is_unloaded_makes_the_gateway_unready(fleet):

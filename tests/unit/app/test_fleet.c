@@ -112,6 +112,23 @@ static void several_share_nothing(void **state)
     fleet_dispose(&f);
 }
 
+/* Its own start was refused: the other one's files stay. */
+static void files_of_another_supervisor_are_left_alone(void **state)
+{
+    struct config *c = config_of(two);
+    struct supervisor s = {0};
+    struct fleet f;
+    char path[128];
+
+    (void)state;
+    snprintf(path, sizeof path, "%s.state", c->models[0].socket);
+    assert_int_equal(file_write(path, "x", 1, 0600, NULL), ST_OK);
+    assert_int_equal(fleet_init(&f, c, "/bin/sluice", "/c.yaml", &s, &gateway, NULL), ST_OK);
+    fleet_dispose(&f);
+    assert_true(file_exists(path));
+    config_free(c);
+}
+
 static void a_model_is_unloaded_and_loaded_again(void **state)
 {
     struct supervisor s;
@@ -289,6 +306,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_engine_needs_no_model_id),
         cmocka_unit_test(several_share_nothing),
+        cmocka_unit_test(files_of_another_supervisor_are_left_alone),
         cmocka_unit_test(a_model_is_unloaded_and_loaded_again),
         cmocka_unit_test(one_that_was_given_up_is_tried_again),
         cmocka_unit_test(a_model_that_is_not_there_is_named),

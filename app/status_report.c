@@ -1,14 +1,12 @@
 #include "app/status_report.h"
 
-#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "app/supervise/engine_watch.h"
-#include "app/supervise/files.h"
-#include "app/supervise/process.h"
+#include "app/supervise/state_file.h"
 #include "app/up/probe.h"
 #include "base/clock.h"
 #include "base/json.h"
@@ -17,7 +15,6 @@
 /* A greeting is answered between two steps. */
 #define PATIENCE_MS  3000
 #define READYZ_BYTES 4096
-#define STATE_BYTES  1024
 #define READYZ_DEPTH 4
 #define LOOK_AT_MOST 250
 
@@ -106,40 +103,17 @@ static enum status ask_engines(struct status_report *r)
 
 /* ---- its supervisor ---- */
 
-/* "NAME VALUE" lines, written by engine_guard.c; whatever else is in it is not looked at. */
-static void take_line(struct engine_report *r, char *line)
-{
-    for (char *c = line; *c != '\0'; c++)
-        if (*c < 0x20 || *c > 0x7E)
-            *c = '?';
-    if (strncmp(line, "state ", 6) == 0)
-        snprintf(r->state, sizeof r->state, "%.15s", line + 6);
-    else if (strncmp(line, "deaths ", 7) == 0)
-        r->deaths = (unsigned)strtoul(line + 7, NULL, 10);
-    else if (strncmp(line, "reason ", 7) == 0) /* longer than a frame has room for */
-        snprintf(r->reason, sizeof r->reason, "%s", line + 7);
-}
-
-/* The one that wrote it lives still: pid and start time. */
-static bool is_of_the_living(const char *text)
-{
-    uint64_t ticks = 0;
-    int pid = 0;
-
-    return sscanf(text, "supervisor %d %" SCNu64, &pid, &ticks) == 2 && ticks != 0 &&
-           process_started_ticks(pid) == ticks;
-}
-
 static void ask_supervisor(struct engine_report *r)
 {
-    char path[256], text[STATE_BYTES], *next = NULL;
+    struct state_file s;
 
-    snprintf(path, sizeof path, "%.200s.state", r->model->socket);
-    if (file_read(path, text, sizeof text) != ST_OK || !is_of_the_living(text))
+    if (!state_file_read(r->model->socket, &s))
         return;
     r->is_supervised = true;
-    for (char *line = strtok_r(text, "\n", &next); line != NULL; line = strtok_r(NULL, "\n", &next))
-        take_line(r, line);
+    r->deaths = s.deaths;
+    memcpy(r->state, s.state, sizeof r->state);
+    if (s.reason[0] != '\0') /* longer than a frame has room for */
+        memcpy(r->reason, s.reason, sizeof r->reason);
 }
 
 /* ---- the gateway ---- */

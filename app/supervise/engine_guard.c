@@ -1,12 +1,11 @@
 #include "app/supervise/engine_guard.h"
 
 #include <ctype.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "app/supervise/files.h"
+#include "app/supervise/state_file.h"
 #include "base/log.h"
 #include "base/size.h"
 
@@ -24,7 +23,7 @@ void engine_guard_init(struct engine_guard *g, struct child *engine, const char 
     engine->is_watched = true;
     engine_watch_init(&g->watch, socket_path, stall_ms);
     stand_in_init(&g->stand_in, socket_path);
-    snprintf(g->state_path, sizeof g->state_path, "%.600s.state", socket_path);
+    state_file_path(socket_path, g->state_path);
 }
 
 void engine_guard_dispose(struct engine_guard *g)
@@ -62,17 +61,9 @@ void engine_guard_text(const struct child *c, char *out, size_t size)
         snprintf(out, size, "starts again after: %s%s%s", c->cause, label, line);
 }
 
-/* Of a state file nothing hangs: without it `sluice status` knows less. */
 static void write_state(const struct engine_guard *g, const char *state, const char *text)
 {
-    const struct child *c = g->child;
-    char file[1024];
-    int n = snprintf(file, sizeof file,
-                     "supervisor %d %" PRIu64 "\nstate %s\ndeaths %u\nreason %.500s\n",
-                     (int)getpid(), process_started_ticks(getpid()), state, c->n_deaths, text);
-
-    if (file_write(g->state_path, file, (size_t)n, 0600, NULL) != ST_OK)
-        unlink(g->state_path);
+    state_file_write(g->state_path, state, g->child->n_deaths, text);
 }
 
 void engine_guard_make_way(struct engine_guard *g)

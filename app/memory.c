@@ -165,7 +165,7 @@ static void log_needs(const struct memory_need *needs, size_t n)
 enum status memory_check_model(const struct config *c, const struct config_model *m,
                                const struct engine_process_config *own, struct reason *why)
 {
-    struct memory_need needs[CONFIG_MODELS_MAX];
+    struct memory_need needs[CONFIG_MODELS_MAX] = {0};
     size_t available = kv_available_bytes(), n = gather_others(c, m, available, needs);
     enum status s =
         own != NULL ? need_of_process(own, m->id, &needs[n], why) : need_of(c, m, &needs[n], why);

@@ -19,9 +19,9 @@
 static const char usage_text[] =
     "usage: sluice serve --config FILE [--with-engine]\n"
     "\n"
-    "  --with-engine   a small parent process keeps the engine running too: both are restarted "
-    "when\n"
-    "                  they die, each without the other; SIGHUP tries again what was given up\n";
+    "  --with-engine   a small parent process keeps the engine of each model running too: all are\n"
+    "                  restarted when they die, each without the others; SIGHUP tries again what\n"
+    "                  was given up\n";
 
 static int refuse(const char *what)
 {

@@ -16,7 +16,9 @@
 static const char usage_text[] =
     "usage: sluice status --config FILE [--json]\n"
     "\n"
-    "Says whether the engine works and the gateway is ready. Exit code: 0 both are, 1 not.\n";
+    "Says of each model whether its engine works, and whether the gateway is ready. Exit code: 0 "
+    "at\n"
+    "least one engine, every required one and the gateway are, 1 not.\n";
 
 /* ---- for people ---- */
 
@@ -29,33 +31,35 @@ static void print_work(const struct wire_stats *s)
     putchar('\n');
 }
 
-static void print_absence(const struct status_report *r, const struct config *c)
+static void print_absence(const struct engine_report *r)
 {
-    if (access(c->engine_socket, W_OK) == -1 && errno == EACCES)
-        printf("engine   %s: no right to ask there; run as its user\n", c->engine_socket);
+    const char *socket = r->model->socket;
+
+    if (access(socket, W_OK) == -1 && errno == EACCES)
+        printf("engine   %s: no right to ask there; run as its user\n", socket);
     else if (r->is_supervised)
         printf("engine   loading: its supervisor says it is %s\n", r->state);
     else
         printf("engine   nothing listens at %s: start sluice serve --with-engine, sluice engine "
                "or sluice up\n",
-               c->engine_socket);
+               socket);
 }
 
-static void print_deaths(const struct status_report *r)
+static void print_deaths(const struct engine_report *r)
 {
     if (!r->is_supervised || r->deaths == 0)
         return;
     printf("         %u death%s", r->deaths, r->deaths == 1 ? "" : "s");
-    if (r->engine != ENGINE_DOWN) /* there it was said already */
+    if (r->presence != ENGINE_DOWN) /* there it was said already */
         printf("; the last: %s", r->reason);
     putchar('\n');
 }
 
-static void print_engine(const struct status_report *r, const struct config *c)
+static void print_engine(const struct engine_report *r)
 {
     const struct wire_welcome *w = &r->welcome;
 
-    switch (r->engine) {
+    switch (r->presence) {
     case ENGINE_READY:
         printf("engine   ready: pid %u, %s, build %s\n", w->pid, w->device, w->build);
         printf("         revision %.12s, context %u\n", w->revision, w->max_context);
@@ -66,13 +70,22 @@ static void print_engine(const struct status_report *r, const struct config *c)
         break;
     case ENGINE_MUTE:
         printf("engine   does not answer at %s: it is in a long step, or frozen\n",
-               c->engine_socket);
+               r->model->socket);
         break;
     case ENGINE_ABSENT:
-        print_absence(r, c);
+        print_absence(r);
         break;
     }
     print_deaths(r);
+}
+
+static void print_engines(const struct status_report *r)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        printf("model    %s%s\n", r->engines[i].model->id,
+               strcmp(r->engines[i].model->required, "on") == 0 ? ", required" : "");
+        print_engine(&r->engines[i]);
+    }
 }
 
 /* The names of what /readyz calls false. */
@@ -110,13 +123,15 @@ static void print_gateway(const struct status_report *r, const struct config *c)
 
 /* ---- for programs ---- */
 
-static json_t *engine_json(const struct status_report *r)
+static json_t *engine_json(const struct engine_report *r)
 {
     const struct wire_welcome *w = &r->welcome;
     const struct wire_stats *s = &r->stats;
-    json_t *o = json_pack("{s:s}", "state", engine_presence_name(r->engine));
+    json_t *o = json_pack("{s:s, s:b, s:s}", "model", r->model->id, "required",
+                          strcmp(r->model->required, "on") == 0, "state",
+                          engine_presence_name(r->presence));
 
-    if (r->engine == ENGINE_READY)
+    if (r->presence == ENGINE_READY)
         json_object_update_new(
             o,
             json_pack("{s:i, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:I, s:I}", "pid", (int)w->pid,
@@ -132,6 +147,15 @@ static json_t *engine_json(const struct status_report *r)
     return o;
 }
 
+static json_t *engines_json(const struct status_report *r)
+{
+    json_t *all = json_array();
+
+    for (size_t i = 0; i < r->n; i++)
+        json_array_append_new(all, engine_json(&r->engines[i]));
+    return all;
+}
+
 static json_t *gateway_json(const struct status_report *r)
 {
     const char *state = r->http == 200 ? "ready" : r->http != -1 ? "not ready" : "absent";
@@ -144,8 +168,8 @@ static json_t *gateway_json(const struct status_report *r)
 
 static void print_json(const struct status_report *r)
 {
-    json_t *o = json_pack("{s:b, s:o, s:o}", "ready", (int)status_report_is_ready(r), "engine",
-                          engine_json(r), "gateway", gateway_json(r));
+    json_t *o = json_pack("{s:b, s:o, s:o}", "ready", (int)status_report_is_ready(r), "engines",
+                          engines_json(r), "gateway", gateway_json(r));
 
     if (o != NULL)
         json_dumpf(o, stdout, JSON_INDENT(2));
@@ -168,10 +192,27 @@ static bool take_options(int argc, char **argv, const char **config, bool *json)
     return *config != NULL;
 }
 
+static int report(const struct config *c, bool json)
+{
+    struct status_report r;
+    enum status st = status_report_ask(&r, c);
+    int rc = st == ST_OK && status_report_is_ready(&r) ? 0 : EXIT_NOT_READY;
+
+    if (st != ST_OK) {
+        fprintf(stderr, "sluice status: %s\n", status_text(st));
+    } else if (json) {
+        print_json(&r);
+    } else {
+        print_engines(&r);
+        print_gateway(&r, c);
+    }
+    status_report_dispose(&r);
+    return rc;
+}
+
 int cmd_status(int argc, char **argv)
 {
     const char *path = NULL;
-    struct status_report r;
     struct config *c = NULL;
     struct reason why = {0};
     bool json = false;
@@ -190,15 +231,7 @@ int cmd_status(int argc, char **argv)
         fprintf(stderr, "sluice status: %s\n", why.text);
         return EXIT_NOT_READY;
     }
-    status_report_ask(&r, c);
-    if (json) {
-        print_json(&r);
-    } else {
-        print_engine(&r, c);
-        print_gateway(&r, c);
-    }
-    rc = status_report_is_ready(&r) ? 0 : EXIT_NOT_READY;
-    status_report_dispose(&r);
+    rc = report(c, json);
     config_free(c);
     return rc;
 }

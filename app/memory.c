@@ -10,6 +10,7 @@
 
 #include "app/config_models.h"
 #include "app/local_run.h"
+#include "app/supervise/state_file.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "engine/core/engine_process.h"
@@ -38,6 +39,23 @@ static pid_t peer_of(const char *path)
         who.pid = 0;
     close(fd);
     return who.pid;
+}
+
+/* Of the engine; 0: it doesn't run. Its supervisor, which answers there in its place, is none. */
+static pid_t engine_of(const struct config_model *m)
+{
+    pid_t peer = peer_of(m->socket);
+    struct state_file s;
+
+    return peer != 0 && state_file_read(m->socket, &s) && s.supervisor == peer ? 0 : peer;
+}
+
+/* On demand, and until somebody demands it again: it needs nothing. */
+static bool is_unloaded(const struct config_model *m)
+{
+    struct state_file s;
+
+    return state_file_read(m->socket, &s) && strcmp(s.state, "unloaded") == 0;
 }
 
 /* Anonymous memory of a process that is resident: KV pages, buffers and repacked weights count from
@@ -122,12 +140,13 @@ static size_t gather_others(const struct config *c, const struct config_model *m
     for (size_t i = 0; i < c->n_models; i++) {
         const struct config_model *other = &c->models[i];
 
-        pids[i] = other != m ? peer_of(other->socket) : 0;
+        pids[i] = other != m ? engine_of(other) : 0;
         if (pids[i] != 0)
             n += add_other(c, other, pids[i], &needs[n]);
     }
     for (size_t i = 0; &c->models[i] < m; i++)
-        if (pids[i] == 0 && add_other(c, &c->models[i], 0, &needs[n]) &&
+        if (pids[i] == 0 && !is_unloaded(&c->models[i]) &&
+            add_other(c, &c->models[i], 0, &needs[n]) &&
             memory_check(needs, n + 1, available, "", &ignored) == ST_OK)
             n++;
     return n;
@@ -173,7 +192,7 @@ enum status memory_check_all(const struct config *c, struct buf *out, struct rea
     for (size_t i = 0; i < c->n_models; i++) {
         const struct config_model *m = &c->models[i];
         enum status s = need_of(c, m, &needs[i], why);
-        pid_t pid = s == ST_OK ? peer_of(m->socket) : 0;
+        pid_t pid = s == ST_OK ? engine_of(m) : 0;
 
         if (s != ST_OK)
             return s;

@@ -11,39 +11,29 @@
 
 #include "app/config.h"
 #include "app/supervise/alone.h"
+#include "app/supervise/fleet.h"
 #include "app/supervise/supervisor.h"
 #include "base/log.h"
 
 /* Beyond the gateway's own drain: to settle and flush. */
 #define GATEWAY_FLUSH_MS 10000
-/* The gateway has drained before it: nobody waits for what still runs. */
-#define ENGINE_STOP_MS 5000
-
 struct house {
     struct supervisor supervisor;
-    struct child engine, gateway;
-    struct engine_guard guard;
+    struct fleet fleet;
+    struct child gateway;
     char self[PATH_MAX], config[PATH_MAX];
-    const char *engine_argv[8], *gateway_argv[8];
+    const char *gateway_argv[8];
 };
 
-static void describe(struct house *h, const struct config *c)
+static void describe_gateway(struct house *h, const struct config *c)
 {
-    const char *const engine[] = {h->self, "engine", "--config", h->config, NULL};
-    const char *const gateway[] = {h->self, "serve", "--config", h->config, NULL};
+    const char *const argv[] = {h->self, "serve", "--config", h->config, NULL};
 
-    memcpy(h->engine_argv, engine, sizeof engine);
-    memcpy(h->gateway_argv, gateway, sizeof gateway);
-    h->engine = (struct child){
-        .spec = {.name = "engine", .argv = h->engine_argv, .cwd = "/", .death_signal = SIGTERM},
-        .stop_signal = SIGTERM,
-        .stop_ms = ENGINE_STOP_MS,
-        .with = &h->gateway};
+    memcpy(h->gateway_argv, argv, sizeof argv);
     h->gateway = (struct child){
         .spec = {.name = "gateway", .argv = h->gateway_argv, .cwd = "/", .death_signal = SIGTERM},
         .stop_signal = SIGTERM,
         .stop_ms = c->drain_ms + GATEWAY_FLUSH_MS};
-    snprintf(h->engine.pid_file, sizeof h->engine.pid_file, "%.500s.pid", c->engine_socket);
     snprintf(h->gateway.pid_file, sizeof h->gateway.pid_file, "%.500s.gateway.pid",
              c->engine_socket);
 }
@@ -75,7 +65,7 @@ static enum status take_place(struct house *h, const char *socket_path, struct r
     st = alone_take(lock, socket_path, why);
     if (st == ST_OK)
         st = child_end_orphan(&h->gateway, why);
-    return st == ST_OK ? child_end_orphan(&h->engine, why) : st;
+    return st == ST_OK ? fleet_end_orphans(&h->fleet, why) : st;
 }
 
 static enum status start(struct house *h, const struct config *c, struct reason *why)
@@ -84,16 +74,14 @@ static enum status start(struct house *h, const struct config *c, struct reason 
     enum status st;
 
     /* In the order to stop in, from behind. */
-    supervisor_add(s, &h->engine);
+    fleet_add(&h->fleet);
     supervisor_add(s, &h->gateway);
-    engine_guard_init(&h->guard, &h->engine, c->engine_socket, c->engine_stall_ms);
-    s->guard = &h->guard;
-    st = supervisor_start(s, &h->engine, why);
+    st = fleet_start(&h->fleet, c->engine_socket, why);
     if (st == ST_OK)
         st = supervisor_start(s, &h->gateway, why);
-    if (st == ST_OK)
-        supervisor_say(s, "engine (pid %d) and gateway (pid %d) started", (int)h->engine.pid,
-                       (int)h->gateway.pid);
+    for (size_t i = 0; st == ST_OK && i < s->n; i++)
+        supervisor_say(s, "%s (pid %d) started", s->children[i]->spec.name,
+                       (int)s->children[i]->pid);
     return st;
 }
 
@@ -102,8 +90,10 @@ static enum status run(struct house *h, const struct config *c, struct reason *w
     enum status st;
 
     assert(c != NULL); /* load gave it */
-    describe(h, c);
-    st = take_place(h, c->engine_socket, why);
+    describe_gateway(h, c);
+    st = fleet_init(&h->fleet, c, h->self, h->config, &h->supervisor, &h->gateway, why);
+    if (st == ST_OK)
+        st = take_place(h, c->engine_socket, why);
     if (st != ST_OK)
         return st;
     st = start(h, c, why);
@@ -111,7 +101,6 @@ static enum status run(struct house *h, const struct config *c, struct reason *w
         supervisor_run(&h->supervisor);
     supervisor_say(&h->supervisor, "stopping");
     supervisor_stop(&h->supervisor);
-    engine_guard_dispose(&h->guard);
     return st;
 }
 
@@ -130,6 +119,8 @@ int serve_with_engine(const char *config_path)
     if (st == ST_OK)
         st = run(h, c, &why);
     config_free(c);
+    if (h != NULL)
+        fleet_dispose(&h->fleet);
     free(h);
     if (st == ST_OK)
         return 0;

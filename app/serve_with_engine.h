@@ -1,5 +1,5 @@
-/* sluice serve --with-engine: engine and gateway as two supervised children, against a PostgreSQL
- * and a Redis of one's own. A gateway that dies is started again and the engine stays. */
+/* sluice serve --with-engine: the gateway and every model's engine as supervised children, against
+ * a PostgreSQL and a Redis of one's own. One that dies is started again and the others stay. */
 #ifndef APP_SERVE_WITH_ENGINE_H
 #define APP_SERVE_WITH_ENGINE_H
 

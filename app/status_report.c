@@ -1,14 +1,12 @@
 #include "app/status_report.h"
 
-#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "app/supervise/engine_watch.h"
-#include "app/supervise/files.h"
-#include "app/supervise/process.h"
+#include "app/supervise/state_file.h"
 #include "app/up/probe.h"
 #include "base/clock.h"
 #include "base/json.h"
@@ -17,7 +15,6 @@
 /* A greeting is answered between two steps. */
 #define PATIENCE_MS  3000
 #define READYZ_BYTES 4096
-#define STATE_BYTES  1024
 #define READYZ_DEPTH 4
 #define LOOK_AT_MOST 250
 
@@ -28,83 +25,95 @@ const char *engine_presence_name(enum engine_presence p)
     return names[p];
 }
 
-/* ---- the engine ---- */
+/* ---- the engines ---- */
 
 static bool is_answered(const struct engine_watch *w)
 {
     return w->has_stats || w->refused[0] != '\0' || w->state == ENGINE_WATCH_AWAY;
 }
 
-static void watch(struct engine_watch *w)
+static bool all_answered(const struct engine_watch *w, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!is_answered(&w[i]))
+            return false;
+    return true;
+}
+
+static void turn_all(struct engine_watch *w, size_t n, int64_t now_ms)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!is_answered(&w[i]))
+            (void)engine_watch_turn(&w[i], now_ms, NULL);
+}
+
+/* All at one time: mute ones cost their patience once. */
+static void watch(struct engine_watch *w, struct pollfd *fds, size_t n)
 {
     int64_t now_ms = clock_mono_ms(), end_ms = now_ms + PATIENCE_MS;
 
-    engine_watch_start(w, now_ms);
-    (void)engine_watch_turn(w, now_ms, NULL);
-    while (!is_answered(w) && now_ms < end_ms) {
-        struct pollfd fd = engine_watch_pollfd(w);
-
-        (void)poll(&fd, 1, (int)int64_min(end_ms - now_ms, LOOK_AT_MOST));
+    for (size_t i = 0; i < n; i++) {
+        engine_watch_start(&w[i], now_ms);
+        (void)engine_watch_turn(&w[i], now_ms, NULL);
+    }
+    while (!all_answered(w, n) && now_ms < end_ms) {
+        for (size_t i = 0; i < n; i++) {
+            fds[i] = engine_watch_pollfd(&w[i]);
+            if (is_answered(&w[i]))
+                fds[i].fd = -1;
+        }
+        (void)poll(fds, n, (int)int64_min(end_ms - now_ms, LOOK_AT_MOST));
         now_ms = clock_mono_ms();
-        (void)engine_watch_turn(w, now_ms, NULL);
+        turn_all(w, n, now_ms);
     }
 }
 
-static void ask_engine(struct status_report *r, const char *socket_path)
+static void take_answer(struct engine_report *r, const struct engine_watch *w)
 {
-    struct engine_watch w;
-
-    engine_watch_init(&w, socket_path, 0);
-    watch(&w);
-    if (w.has_stats) {
-        r->engine = ENGINE_READY;
-        r->welcome = w.welcome;
-        r->stats = w.stats;
-    } else if (w.refused[0] != '\0') {
-        r->engine = ENGINE_DOWN;
-        snprintf(r->reason, sizeof r->reason, "%s", w.refused);
+    if (w->has_stats) {
+        r->presence = ENGINE_READY;
+        r->welcome = w->welcome;
+        r->stats = w->stats;
+    } else if (w->refused[0] != '\0') {
+        r->presence = ENGINE_DOWN;
+        snprintf(r->reason, sizeof r->reason, "%s", w->refused);
     } else {
-        r->engine = w.state == ENGINE_WATCH_AWAY ? ENGINE_ABSENT : ENGINE_MUTE;
+        r->presence = w->state == ENGINE_WATCH_AWAY ? ENGINE_ABSENT : ENGINE_MUTE;
     }
-    engine_watch_dispose(&w);
+}
+
+static enum status ask_engines(struct status_report *r)
+{
+    struct engine_watch *w = calloc(r->n, sizeof *w);
+    struct pollfd *fds = calloc(r->n, sizeof *fds);
+    enum status st = w != NULL && fds != NULL ? ST_OK : ST_NO_MEMORY;
+
+    for (size_t i = 0; st == ST_OK && i < r->n; i++)
+        engine_watch_init(&w[i], r->engines[i].model->socket, 0);
+    if (st == ST_OK)
+        watch(w, fds, r->n);
+    for (size_t i = 0; st == ST_OK && i < r->n; i++) {
+        take_answer(&r->engines[i], &w[i]);
+        engine_watch_dispose(&w[i]);
+    }
+    free(w);
+    free(fds);
+    return st;
 }
 
 /* ---- its supervisor ---- */
 
-/* "NAME VALUE" lines, written by engine_guard.c; whatever else is in it is not looked at. */
-static void take_line(struct status_report *r, char *line)
+static void ask_supervisor(struct engine_report *r)
 {
-    for (char *c = line; *c != '\0'; c++)
-        if (*c < 0x20 || *c > 0x7E)
-            *c = '?';
-    if (strncmp(line, "state ", 6) == 0)
-        snprintf(r->state, sizeof r->state, "%.15s", line + 6);
-    else if (strncmp(line, "deaths ", 7) == 0)
-        r->deaths = (unsigned)strtoul(line + 7, NULL, 10);
-    else if (strncmp(line, "reason ", 7) == 0) /* longer than a frame has room for */
-        snprintf(r->reason, sizeof r->reason, "%s", line + 7);
-}
+    struct state_file s;
 
-/* The one that wrote it lives still: pid and start time. */
-static bool is_of_the_living(const char *text)
-{
-    uint64_t ticks = 0;
-    int pid = 0;
-
-    return sscanf(text, "supervisor %d %" SCNu64, &pid, &ticks) == 2 && ticks != 0 &&
-           process_started_ticks(pid) == ticks;
-}
-
-static void ask_supervisor(struct status_report *r, const char *socket_path)
-{
-    char path[256], text[STATE_BYTES], *next = NULL;
-
-    snprintf(path, sizeof path, "%.200s.state", socket_path);
-    if (file_read(path, text, sizeof text) != ST_OK || !is_of_the_living(text))
+    if (!state_file_read(r->model->socket, &s))
         return;
     r->is_supervised = true;
-    for (char *line = strtok_r(text, "\n", &next); line != NULL; line = strtok_r(NULL, "\n", &next))
-        take_line(r, line);
+    r->deaths = s.deaths;
+    memcpy(r->state, s.state, sizeof r->state);
+    if (s.reason[0] != '\0') /* longer than a frame has room for */
+        memcpy(r->reason, s.reason, sizeof r->reason);
 }
 
 /* ---- the gateway ---- */
@@ -121,21 +130,41 @@ static void ask_gateway(struct status_report *r, const struct config *c)
         r->readyz = NULL;
 }
 
-void status_report_ask(struct status_report *r, const struct config *c)
+enum status status_report_ask(struct status_report *r, const struct config *c)
 {
+    enum status st;
+
     *r = (struct status_report){.http = -1};
-    ask_engine(r, c->engine_socket);
-    ask_supervisor(r, c->engine_socket);
+    r->engines = calloc(c->n_models, sizeof r->engines[0]);
+    if (r->engines == NULL)
+        return ST_NO_MEMORY;
+    for (r->n = 0; r->n < c->n_models; r->n++)
+        r->engines[r->n].model = &c->models[r->n];
+    st = ask_engines(r);
+    if (st != ST_OK)
+        return st;
+    for (size_t i = 0; i < r->n; i++)
+        ask_supervisor(&r->engines[i]);
     ask_gateway(r, c);
+    return ST_OK;
 }
 
 void status_report_dispose(struct status_report *r)
 {
     json_decref(r->readyz);
-    r->readyz = NULL;
+    free(r->engines);
+    *r = (struct status_report){.http = -1};
 }
 
 bool status_report_is_ready(const struct status_report *r)
 {
-    return r->engine == ENGINE_READY && r->http == 200;
+    bool any = false;
+
+    for (size_t i = 0; i < r->n; i++) {
+        if (r->engines[i].presence == ENGINE_READY)
+            any = true;
+        else if (strcmp(r->engines[i].model->required, "on") == 0)
+            return false;
+    }
+    return any && r->http == 200;
 }

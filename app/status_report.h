@@ -1,5 +1,6 @@
-/* What `sluice status` found out: from the engine's socket, as a monitor; from what a supervisor
- * wrote beside it; and from the gateway's /readyz. Blocks for a few seconds at most; one thread. */
+/* What `sluice status` found out: from each engine's socket, as a monitor; from what a supervisor
+ * wrote beside them; and from the gateway's /readyz. Blocks for a few seconds at most; one thread.
+ */
 #ifndef APP_STATUS_REPORT_H
 #define APP_STATUS_REPORT_H
 
@@ -18,20 +19,30 @@ enum engine_presence {
     ENGINE_READY,
 };
 
-struct status_report {
-    enum engine_presence engine;
+struct engine_report {
+    const struct config_model *model; /* borrowed */
+    enum engine_presence presence;
     struct wire_welcome welcome; /* with ENGINE_READY, as the next one */
     struct wire_stats stats;
     bool is_supervised; /* then: */
     unsigned deaths;
-    char state[16];   /* "running", "waiting", "stopped": the supervisor's view */
+    /* The supervisor's view: "running", "waiting", "stopped", "unloading", "unloaded". */
+    char state[16];
     char reason[512]; /* why it is away, or how it ended last; "" nothing to say */
-    int http;         /* /readyz's status code; -1: no answer */
-    json_t *readyz;   /* its body; NULL: none */
 };
 
-void status_report_ask(struct status_report *r, const struct config *c);
+struct status_report {
+    struct engine_report *engines; /* (n), in the file's order */
+    size_t n;
+    int http;       /* /readyz's status code; -1: no answer */
+    json_t *readyz; /* its body; NULL: none */
+};
+
+/* c must stay until the report is disposed of. ST_NO_MEMORY. */
+MUST_CHECK enum status status_report_ask(struct status_report *r, const struct config *c);
 void status_report_dispose(struct status_report *r);
+/* By the rule of /readyz: at least one model's engine works, all required ones do, and the gateway
+ * says so itself. */
 bool status_report_is_ready(const struct status_report *r);
 /* "ready", "absent", "down", "mute". */
 const char *engine_presence_name(enum engine_presence p);

@@ -145,7 +145,7 @@ def main():
     load = Load(args)
     time.sleep(3)
     for nice in map(int, args.nice.split(",")):
-        renice(status["engine"]["pid"], nice)
+        renice(status["engines"][0]["pid"], nice)
         measure(args, f"busy, engine at nice {nice}")
     load.stop()
 

@@ -24,6 +24,7 @@ struct child {
     /* It is healthy from when somebody says so (ready_ms), not from its start, and in a crash loop
      * it is given up. */
     bool is_watched;
+    bool is_optional;         /* a start goes on without it, while another such one is there */
     const struct child *with; /* one that exited with 0 starts again only while this one runs */
     /* its own: */
     bool wanted;                  /* started, and not yet told to stop */

@@ -1,23 +1,29 @@
 #include "app/supervise/engine_guard.h"
 
 #include <ctype.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "app/supervise/files.h"
+#include "app/supervise/state_file.h"
 #include "base/log.h"
 #include "base/size.h"
+
+/* The engine's own limit for a drain is 20 s. */
+#define UNLOAD_MS 25000
+
+static const char unloaded_text[] = "not loaded (sluice model load starts it)";
 
 void engine_guard_init(struct engine_guard *g, struct child *engine, const char *socket_path,
                        int64_t stall_ms)
 {
     g->child = engine;
+    g->is_unloaded = false;
+    g->unload_kill_ms = INT64_MAX;
     engine->is_watched = true;
     engine_watch_init(&g->watch, socket_path, stall_ms);
     stand_in_init(&g->stand_in, socket_path);
-    snprintf(g->state_path, sizeof g->state_path, "%.600s.state", socket_path);
+    state_file_path(socket_path, g->state_path);
 }
 
 void engine_guard_dispose(struct engine_guard *g)
@@ -55,17 +61,9 @@ void engine_guard_text(const struct child *c, char *out, size_t size)
         snprintf(out, size, "starts again after: %s%s%s", c->cause, label, line);
 }
 
-/* Of a state file nothing hangs: without it `sluice status` knows less. */
 static void write_state(const struct engine_guard *g, const char *state, const char *text)
 {
-    const struct child *c = g->child;
-    char file[1024];
-    int n = snprintf(file, sizeof file,
-                     "supervisor %d %" PRIu64 "\nstate %s\ndeaths %u\nreason %.500s\n",
-                     (int)getpid(), process_started_ticks(getpid()), state, c->n_deaths, text);
-
-    if (file_write(g->state_path, file, (size_t)n, 0600, NULL) != ST_OK)
-        unlink(g->state_path);
+    state_file_write(g->state_path, state, g->child->n_deaths, text);
 }
 
 void engine_guard_make_way(struct engine_guard *g)
@@ -79,22 +77,83 @@ void engine_guard_on_start(struct engine_guard *g, int64_t now_ms)
     write_state(g, "running", g->child->n_deaths > 0 ? g->child->last : "");
 }
 
-void engine_guard_on_end(struct engine_guard *g, const char *problem)
+/* The state's word in the file, and the reason that its socket gives. */
+static void stand_in(struct engine_guard *g, const char *text)
 {
     struct reason why = {0};
+
+    write_state(g, engine_guard_state_name(engine_guard_state(g)), text);
+    if (stand_in_start(&g->stand_in, text, &why) != ST_OK)
+        log_error(NULL, "supervise.stand_in", "%s", why.text);
+}
+
+void engine_guard_on_end(struct engine_guard *g, const char *problem)
+{
     char text[400];
 
     engine_watch_stop(&g->watch);
+    g->unload_kill_ms = INT64_MAX;
+    if (g->is_unloaded) {
+        stand_in(g, unloaded_text);
+        return;
+    }
     if (!g->child->wanted)
         return;
     if (problem != NULL)
         snprintf(text, sizeof text, "%s", problem);
     else
         engine_guard_text(g->child, text, sizeof text);
-    write_state(g, g->child->given_up ? "stopped" : "waiting", text);
-    if (stand_in_start(&g->stand_in, text, &why) != ST_OK)
-        log_error(NULL, "supervise.stand_in", "%s", why.text);
+    stand_in(g, text);
 }
+
+/* ---- on demand ---- */
+
+void engine_guard_unload(struct engine_guard *g, int64_t now_ms)
+{
+    if (g->is_unloaded)
+        return;
+    g->is_unloaded = true;
+    child_ask_to_stop(g->child);
+    if (g->child->pid == 0) {
+        stand_in(g, unloaded_text);
+        return;
+    }
+    g->unload_kill_ms = now_ms + UNLOAD_MS;
+    write_state(g, engine_guard_state_name(ENGINE_GUARD_UNLOADING), "");
+}
+
+enum status engine_guard_load(struct engine_guard *g, int64_t now_ms, struct reason *why)
+{
+    if (g->is_unloaded && g->child->pid != 0)
+        return fail(why, ST_CONFLICT, "it is still ending its requests: try again");
+    g->is_unloaded = false;
+    g->child->wanted = true;
+    child_try_again(g->child, now_ms);
+    return ST_OK;
+}
+
+enum engine_guard_state engine_guard_state(const struct engine_guard *g)
+{
+    const struct child *c = g->child;
+
+    if (g->is_unloaded)
+        return c->pid != 0 ? ENGINE_GUARD_UNLOADING : ENGINE_GUARD_UNLOADED;
+    if (c->given_up)
+        return ENGINE_GUARD_STOPPED;
+    if (c->pid == 0)
+        return ENGINE_GUARD_WAITING;
+    return c->ready_ms != 0 ? ENGINE_GUARD_READY : ENGINE_GUARD_LOADING;
+}
+
+const char *engine_guard_state_name(enum engine_guard_state s)
+{
+    static const char *const names[] = {"loading", "ready",     "waiting",
+                                        "stopped", "unloading", "unloaded"};
+
+    return names[s];
+}
+
+/* ---- turns ---- */
 
 unsigned engine_guard_pollfds(const struct engine_guard *g, struct pollfd *fds)
 {
@@ -106,7 +165,10 @@ unsigned engine_guard_pollfds(const struct engine_guard *g, struct pollfd *fds)
 
 int64_t engine_guard_due_ms(const struct engine_guard *g, int64_t now_ms)
 {
-    return int64_min(stand_in_due_ms(&g->stand_in), engine_watch_due_ms(&g->watch, now_ms));
+    int64_t due_ms =
+        int64_min(stand_in_due_ms(&g->stand_in), engine_watch_due_ms(&g->watch, now_ms));
+
+    return int64_min(due_ms, g->unload_kill_ms);
 }
 
 bool engine_guard_turn(struct engine_guard *g, int64_t now_ms)
@@ -115,6 +177,10 @@ bool engine_guard_turn(struct engine_guard *g, int64_t now_ms)
     bool stuck;
 
     stand_in_turn(&g->stand_in, now_ms);
+    if (now_ms >= g->unload_kill_ms) {
+        g->unload_kill_ms = INT64_MAX;
+        child_kill(g->child);
+    }
     stuck = engine_watch_turn(&g->watch, now_ms, &why);
     if (g->watch.greeted && g->child->ready_ms == 0)
         g->child->ready_ms = now_ms;

@@ -16,8 +16,19 @@
 
 #define ENGINE_GUARD_FDS (STAND_IN_FDS + 1)
 
+enum engine_guard_state {
+    ENGINE_GUARD_LOADING,   /* it runs, and hasn't greeted yet */
+    ENGINE_GUARD_READY,     /* it has */
+    ENGINE_GUARD_WAITING,   /* it ended, and starts again by itself */
+    ENGINE_GUARD_STOPPED,   /* given up in a crash loop */
+    ENGINE_GUARD_UNLOADING, /* it ends its requests, on demand */
+    ENGINE_GUARD_UNLOADED
+};
+
 struct engine_guard {
     struct child *child;
+    bool is_unloaded;       /* on demand; the process may be still on its way out, until: */
+    int64_t unload_kill_ms; /* then it is killed */
     struct engine_watch watch;
     struct stand_in stand_in;
     char state_path[PROCESS_PATH_MAX];
@@ -41,6 +52,16 @@ unsigned engine_guard_pollfds(const struct engine_guard *g, struct pollfd *fds);
 int64_t engine_guard_due_ms(const struct engine_guard *g, int64_t now_ms);
 /* True: the engine is stuck, and was killed for what c->killed_for says. */
 bool engine_guard_turn(struct engine_guard *g, int64_t now_ms);
+
+/* On demand: the engine ends what it computes, takes nothing new, and leaves; whoever asks at its
+ * socket is told so. Again: nothing. */
+void engine_guard_unload(struct engine_guard *g, int64_t now_ms);
+/* Due at once, whatever kept it down. ST_CONFLICT: it is still on its way out. */
+MUST_CHECK enum status engine_guard_load(struct engine_guard *g, int64_t now_ms,
+                                         struct reason *why);
+enum engine_guard_state engine_guard_state(const struct engine_guard *g);
+/* "loading", "ready" ... */
+const char *engine_guard_state_name(enum engine_guard_state s);
 
 /* What is said about an engine that is away, in `size` bytes. */
 void engine_guard_text(const struct child *engine, char *out, size_t size);

@@ -62,9 +62,19 @@ void supervisor_add(struct supervisor *s, struct child *c)
     s->children[s->n++] = c;
 }
 
+void supervisor_add_engine(struct supervisor *s, struct engine_guard *g)
+{
+    assert(s->n_guards < SUPERVISOR_ENGINES_MAX);
+    supervisor_add(s, g->child);
+    s->guards[s->n_guards++] = g;
+}
+
 static struct engine_guard *guard_of(struct supervisor *s, const struct child *c)
 {
-    return s->guard != NULL && s->guard->child == c ? s->guard : NULL;
+    for (size_t i = 0; i < s->n_guards; i++)
+        if (s->guards[i]->child == c)
+            return s->guards[i];
+    return NULL;
 }
 
 enum status supervisor_start(struct supervisor *s, struct child *c, struct reason *why)
@@ -189,8 +199,10 @@ static void take_signals(struct supervisor *s, int64_t now_ms)
 
 static int64_t next_due_ms(const struct supervisor *s, int64_t now_ms)
 {
-    int64_t due_ms = s->guard != NULL ? engine_guard_due_ms(s->guard, now_ms) : INT64_MAX;
+    int64_t due_ms = s->control != NULL ? control_due_ms(s->control) : INT64_MAX;
 
+    for (size_t i = 0; i < s->n_guards; i++)
+        due_ms = int64_min(due_ms, engine_guard_due_ms(s->guards[i], now_ms));
     for (size_t i = 0; i < s->n; i++)
         due_ms = int64_min(due_ms, child_due_ms(s->children[i]));
     return due_ms;
@@ -198,15 +210,18 @@ static int64_t next_due_ms(const struct supervisor *s, int64_t now_ms)
 
 static void wait_for_news(struct supervisor *s, int64_t wait_ms)
 {
-    struct pollfd fds[1 + SUPERVISOR_CHILDREN_MAX + ENGINE_GUARD_FDS];
+    struct pollfd
+        fds[1 + SUPERVISOR_CHILDREN_MAX + SUPERVISOR_ENGINES_MAX * ENGINE_GUARD_FDS + CONTROL_FDS];
     nfds_t n = 0;
 
     fds[n++] = (struct pollfd){.fd = s->signal_fd, .events = POLLIN};
     for (size_t i = 0; i < s->n; i++)
         if (s->children[i]->pid != 0 && s->children[i]->spec.log[0] == '\0')
             fds[n++] = (struct pollfd){.fd = s->children[i]->output.fd, .events = POLLIN};
-    if (s->guard != NULL)
-        n += engine_guard_pollfds(s->guard, fds + n);
+    for (size_t i = 0; i < s->n_guards; i++)
+        n += engine_guard_pollfds(s->guards[i], fds + n);
+    if (s->control != NULL)
+        n += control_pollfds(s->control, fds + n);
     /* Nothing is lost when it fails: every turn looks at all. */
     (void)poll(fds, n, (int)wait_ms);
 }
@@ -227,19 +242,39 @@ static void turn(struct supervisor *s, int64_t max_wait_ms)
         if (s->children[i]->pid != 0 && s->children[i]->spec.log[0] == '\0')
             child_log_drain(&s->children[i]->output);
     reap(s, now_ms);
-    if (s->guard != NULL && engine_guard_turn(s->guard, now_ms))
-        supervisor_say(s, "the engine %s: killed", s->guard->child->killed_for);
+    for (size_t i = 0; i < s->n_guards; i++)
+        if (engine_guard_turn(s->guards[i], now_ms))
+            supervisor_say(s, "the %s %s: killed", s->guards[i]->child->spec.name,
+                           s->guards[i]->child->killed_for);
+    if (s->control != NULL)
+        control_turn(s->control, now_ms);
     restart_due(s, now_ms);
 }
 
 /* ---- start and run ---- */
 
+static bool keeps_dying(const struct child *c)
+{
+    return c->pid == 0 && c->backoff.deaths >= CHILD_DEATHS_MAX;
+}
+
+/* NULL: everything that the start needs may still come up. */
 static const struct child *hopeless(const struct supervisor *s)
 {
-    for (size_t i = 0; i < s->n; i++)
-        if (s->children[i]->pid == 0 && s->children[i]->backoff.deaths >= CHILD_DEATHS_MAX)
-            return s->children[i];
-    return NULL;
+    const struct child *lost = NULL;
+    bool another = false;
+
+    for (size_t i = 0; i < s->n; i++) {
+        const struct child *c = s->children[i];
+
+        if (!keeps_dying(c))
+            another |= c->is_optional;
+        else if (!c->is_optional)
+            return c;
+        else
+            lost = c;
+    }
+    return another ? NULL : lost;
 }
 
 enum status supervisor_wait(struct supervisor *s, bool (*is_ready)(void *arg), void *arg,

@@ -62,11 +62,14 @@ static const char *text_of(const struct config *c, const struct owned *o)
     return s;
 }
 
-static bool is_same(const struct owned *o, const struct config *a, const struct config *b)
+/* A list of models is the person's alone. `now` is what the file says. */
+static bool is_same(const struct owned *o, const struct config *now, const struct config *wanted)
 {
+    if (o->of_model && now->n_models > 1)
+        return true;
     if (o->is_number)
-        return number_of(a, o) == number_of(b, o);
-    return strcmp(text_of(a, o), text_of(b, o)) == 0;
+        return number_of(now, o) == number_of(wanted, o);
+    return strcmp(text_of(now, o), text_of(wanted, o)) == 0;
 }
 
 /* Only the owned values; the strings stay v's, and *model is borrowed. */

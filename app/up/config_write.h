@@ -1,6 +1,7 @@
 /* The launcher's configuration file: written at the first start, and then people's. A later start
- * changes only the values that are its own (the model, the sockets and connection of what it runs,
- * the ports), where they differ, each in its own line; all else, comments too, stays as it is. */
+ * changes only the values that are its own (the model, unless it lists several, the sockets and
+ * connection of what it runs, the ports), where they differ, each in its own line; all else,
+ * comments too, stays as it is. */
 #ifndef APP_UP_CONFIG_WRITE_H
 #define APP_UP_CONFIG_WRITE_H
 

@@ -35,6 +35,10 @@ enum status last_start_model(const char *given, const struct config *last, struc
     const char *path = given;
     enum status st;
 
+    if (path != NULL && last != NULL && last->n_models > 1)
+        return fail(
+            why, ST_CONFLICT,
+            "sluice.yaml has a list of models, which --model does not change: edit the file");
     if (path == NULL && last == NULL)
         return fail(why, ST_INVALID, "which model? give --model FILE.gguf");
     if (path == NULL)

@@ -14,8 +14,9 @@
 MUST_CHECK enum status last_start_read(const char *config, struct up_options *o,
                                        struct config **last, struct reason *why);
 
-/* The model that was given (NULL: the last start's), checked: its absolute path, and how clients
- * name it. The last start's model keeps the path and the name that it has in the configuration. */
+/* The model that was given (NULL: the last start's, the first of several), checked: its absolute
+ * path, and how clients name it. The last start's model keeps the path and the name that it has in
+ * the configuration. ST_CONFLICT: one was given, and there it has a list of them. */
 struct model_choice {
     char path[PATH_MAX];
     char id[96];

@@ -13,7 +13,8 @@ struct up_options {
 #define UP_USAGE                                                                                   \
     "usage: sluice up --dir DIR [--model FILE.gguf] [--port N] [--tls-port N] [--admin-port N]\n"  \
     "  --dir         keeps everything: databases, keys, configuration, logs\n"                     \
-    "  --model       needed at the first start; later the same again\n"                            \
+    "  --model       needed at the first start; later the same again, or as many as a list\n"      \
+    "                `models:` in DIR/sluice.yaml has\n"                                           \
     "  --port        HTTP/1.1 and cleartext HTTP/2 (8080)\n"                                       \
     "  --tls-port    HTTP over TLS (8443; 0: none)\n"                                              \
     "  --admin-port  health and metrics (9090; 0: none)\n"                                         \

@@ -11,6 +11,7 @@
 
 #include "app/config.h"
 #include "app/supervise/files.h"
+#include "app/supervise/fleet.h"
 #include "app/supervise/supervisor.h"
 #include "app/up/checks.h"
 #include "app/up/commands.h"
@@ -37,17 +38,16 @@
 #define PATIENCE_MS 10000
 /* The gateway's own drain (server.drain_ms, 10 s) and what it takes to settle and flush. */
 #define GATEWAY_STOP_MS 20000
-#define ENGINE_STOP_MS  5000
 
 struct up {
     struct up_options options;
     struct layout layout;
     struct supervisor supervisor;
     struct postgres postgres;
-    struct child postgres_child, redis_child, engine_child, gateway_child;
-    struct engine_guard guard;
+    struct child postgres_child, redis_child, gateway_child;
+    struct fleet fleet;
     const char *redis_argv[PROCESS_ARGS_MAX];
-    const char *engine_argv[8], *gateway_argv[8], *migrate_argv[8];
+    const char *gateway_argv[8], *migrate_argv[8];
     struct config *last; /* of the last start; NULL: this is the first */
     char self[PATH_MAX];
     struct model_choice model;
@@ -69,45 +69,44 @@ static enum status check_ports(const struct up_options *o, struct reason *why)
     return st;
 }
 
-/* The order of these calls is the one to stop in, from behind: the gateway first. */
-static void watch(struct up *u, struct child *c, const char *name)
+/* It must not grow for ever. */
+static void put_log_aside(const char *log)
+{
+    char aside[PROCESS_PATH_MAX + 4];
+    struct stat s;
+
+    snprintf(aside, sizeof aside, "%s.1", log);
+    if (stat(log, &s) == 0 && s.st_size > LOG_BYTES_MAX && rename(log, aside) == -1)
+        unlink(log);
+}
+
+static void set_files(struct up *u, struct child *c, const char *name)
 {
     const struct layout *l = &u->layout;
-    char aside[LAYOUT_PATH_MAX + 4];
-    struct stat s;
 
     snprintf(c->spec.log, sizeof c->spec.log, "%.560s/%s.log", l->log, name);
     snprintf(c->pid_file, sizeof c->pid_file, "%.560s/%s.pid", l->run, name);
-    snprintf(aside, sizeof aside, "%s.1", c->spec.log);
-    if (stat(c->spec.log, &s) == 0 && s.st_size > LOG_BYTES_MAX && rename(c->spec.log, aside) == -1)
-        unlink(c->spec.log); /* it must not grow for ever */
-    supervisor_add(&u->supervisor, c);
+    put_log_aside(c->spec.log);
 }
 
-/* What an earlier launcher left behind ends in the order of every stop. */
+/* What an earlier launcher left behind ends in the order of every stop; but engines, which need no
+ * database, when the file has said which ones there are. */
 static enum status end_orphans(struct up *u, struct reason *why)
 {
-    enum status st = ST_OK;
+    enum status st = child_end_orphan(&u->gateway_child, why);
 
-    for (size_t i = u->supervisor.n; i-- > 0 && st == ST_OK;)
-        st = child_end_orphan(u->supervisor.children[i], why);
-    return st;
+    if (st == ST_OK)
+        st = child_end_orphan(&u->redis_child, why);
+    return st == ST_OK ? child_end_orphan(&u->postgres_child, why) : st;
 }
 
 static void describe_own(struct up *u)
 {
-    const char *const engine[] = {u->self, "engine", "--config", u->config, NULL};
     const char *const gateway[] = {u->self, "serve", "--config", u->config, NULL};
     const char *const migrate[] = {u->self, "migrate", "--config", u->config, NULL};
 
-    memcpy(u->engine_argv, engine, sizeof engine);
     memcpy(u->gateway_argv, gateway, sizeof gateway);
     memcpy(u->migrate_argv, migrate, sizeof migrate);
-    u->engine_child.spec = (struct process_spec){
-        .name = "engine", .argv = u->engine_argv, .cwd = "/", .death_signal = SIGTERM};
-    u->engine_child.stop_signal = SIGTERM;
-    u->engine_child.stop_ms = ENGINE_STOP_MS;
-    u->engine_child.with = &u->gateway_child;
     u->gateway_child.spec = (struct process_spec){
         .name = "gateway", .argv = u->gateway_argv, .cwd = "/", .death_signal = SIGTERM};
     u->gateway_child.stop_signal = SIGTERM;
@@ -133,10 +132,9 @@ static enum status describe(struct up *u, struct reason *why)
     postgres_conninfo(l, u->conninfo);
     postgres_child(&u->postgres, &u->postgres_child);
     redis_server_child(l, u->redis_argv, &u->redis_child);
-    watch(u, &u->postgres_child, "postgres");
-    watch(u, &u->redis_child, "redis");
-    watch(u, &u->engine_child, "engine");
-    watch(u, &u->gateway_child, "gateway");
+    set_files(u, &u->postgres_child, "postgres");
+    set_files(u, &u->redis_child, "redis");
+    set_files(u, &u->gateway_child, "gateway");
     return ST_OK;
 }
 
@@ -286,18 +284,30 @@ static enum status wait_for_gateway(struct up *u, struct reason *why)
     return st;
 }
 
-/* With the settings of the file that was just written. */
-static enum status guard_engine(struct up *u, struct reason *why)
+/* As the file that was just written has them. */
+static enum status describe_engines(struct up *u, struct reason *why)
 {
     struct config *c = NULL;
     enum status st = config_load_engine(u->config, &c, why);
 
+    if (st == ST_OK)
+        st = fleet_init(&u->fleet, c, u->self, u->config, &u->supervisor, &u->gateway_child, why);
+    config_free(c);
     if (st != ST_OK)
         return st;
-    engine_guard_init(&u->guard, &u->engine_child, u->layout.engine_socket, c->engine_stall_ms);
-    u->supervisor.guard = &u->guard;
-    config_free(c);
-    return ST_OK;
+    fleet_set_logs(&u->fleet, u->layout.log);
+    for (size_t i = 0; i < u->fleet.n; i++)
+        put_log_aside(u->fleet.engines[i].child.spec.log);
+    return fleet_end_orphans(&u->fleet, why);
+}
+
+/* In the order to stop in, from behind: the gateway first. */
+static void add_all(struct up *u)
+{
+    supervisor_add(&u->supervisor, &u->postgres_child);
+    supervisor_add(&u->supervisor, &u->redis_child);
+    fleet_add(&u->fleet);
+    supervisor_add(&u->supervisor, &u->gateway_child);
 }
 
 static enum status start(struct up *u, struct reason *why)
@@ -305,10 +315,12 @@ static enum status start(struct up *u, struct reason *why)
     enum status st = write_files(u, why);
 
     if (st == ST_OK)
-        st = guard_engine(u, why);
-    /* The engine needs no database: it loads the model meanwhile. */
-    if (st == ST_OK)
-        st = supervisor_start(&u->supervisor, &u->engine_child, why);
+        st = describe_engines(u, why);
+    if (st != ST_OK)
+        return st;
+    add_all(u);
+    /* Engines need no database: they load their models meanwhile. */
+    st = fleet_start(&u->fleet, u->layout.engine_socket, why);
     if (st == ST_OK)
         st = start_databases(u, why);
     if (st == ST_OK)
@@ -317,8 +329,10 @@ static enum status start(struct up *u, struct reason *why)
         st = supervisor_start(&u->supervisor, &u->gateway_child, why);
     if (st == ST_OK)
         st = wait_for_gateway(u, why);
-    if (st == ST_OK)
+    if (st == ST_OK && u->fleet.n == 1)
         supervisor_say(&u->supervisor, "ready: %s", u->model.id);
+    else if (st == ST_OK)
+        supervisor_say(&u->supervisor, "ready; sluice status lists the %zu models", u->fleet.n);
     return st;
 }
 
@@ -357,8 +371,7 @@ static int run(struct up *u)
     if (st == ST_OK || st == ST_CANCELLED)
         supervisor_say(&u->supervisor, "stopping");
     supervisor_stop(&u->supervisor);
-    if (u->supervisor.guard != NULL)
-        engine_guard_dispose(u->supervisor.guard);
+    fleet_dispose(&u->fleet);
     if (st != ST_OK && st != ST_CANCELLED)
         return refuse(st, &why);
     supervisor_say(&u->supervisor, "stopped");

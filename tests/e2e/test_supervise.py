@@ -131,7 +131,7 @@ def test_a_frozen_engine_is_killed_and_started_again(house):
     house.wait_ready(30)
     assert f"said nothing for {STALL_MS // 1000} s: killed" in house.text()
     code, status = house.status()
-    assert code == 0 and status["engine"]["deaths"] == 1 and "said nothing" in status["engine"]["reason"]
+    assert code == 0 and status["engines"][0]["deaths"] == 1 and "said nothing" in status["engines"][0]["reason"]
     assert house.chat(key=key).status_code == 200
 
 
@@ -164,9 +164,9 @@ def test_a_crash_loop_stops_and_says_why(house):
     assert answer.status_code == 503 and answer.json()["parts"]["engine"] is False
     assert re.match(r"engine: stopped after 5 crashes: .*; last log: .*model", answer.json()["reason"])
     code, status = house.status()
-    assert code == 1 and status["engine"]["state"] == "down"
-    assert status["engine"]["deaths"] in (5, 6)  # the first one counts unless it had been healthy for 30 s
-    assert "stopped after 5 crashes" in status["engine"]["reason"]
+    assert code == 1 and status["engines"][0]["state"] == "down"
+    assert status["engines"][0]["deaths"] in (5, 6)  # the first one counts unless it had been healthy for 30 s
+    assert "stopped after 5 crashes" in status["engines"][0]["reason"]
     assert house.pid_of("engine") is None
     r = house.chat()
     assert r.status_code == 503 and int(r.headers["retry-after"]) >= 1
@@ -198,7 +198,7 @@ def test_kill_9_of_the_supervisor_leaves_nothing_and_the_next_one_works(house):
     house.start()
     assert house.pid_of("engine") not in pids and house.pid_of("gateway") not in pids
     code, status = house.status()
-    assert code == 0 and status["engine"]["deaths"] == 0
+    assert code == 0 and status["engines"][0]["deaths"] == 0
     answer = house.chat()
     assert answer.status_code == 200, answer.text
 

@@ -66,6 +66,34 @@ static void what_agrees_stays_as_it_is_byte_for_byte(void **state)
     buf_dispose(&out);
 }
 
+/* Its models are the person's alone, also where nothing agrees with the launcher's. */
+static void a_list_of_models_stays_and_the_rest_follows(void **state)
+{
+    static const char listed[] = "models:\n"
+                                 "  - path: /m/x.gguf\n"
+                                 "    id: x\n"
+                                 "  - {path: /m/y.gguf, id: y} # the quick one\n";
+    static const char rest[] = "engine:\n  socket: /s/engine.sock\n"
+                               "server:\n  port: %d\n  tls_port: 2\n  admin_port: 3\n"
+                               "  tls_cert: c\n  tls_key: k\n"
+                               "postgres:\n  conninfo: \"host=/s dbname=sluice\"\n"
+                               "redis:\n  socket: /s/redis.sock\n"
+                               "auth:\n  pepper_file: p\nbilling:\n  journal_dir: j\n";
+    char old[1024], wanted[1024];
+    struct reason why = {0};
+    struct buf out;
+    int n = snprintf(old, sizeof old, "%s", listed);
+
+    (void)state;
+    snprintf(wanted, sizeof wanted, "%s", listed);
+    snprintf(old + n, sizeof old - (size_t)n, rest, 4711);
+    snprintf(wanted + n, sizeof wanted - (size_t)n, rest, 1);
+    buf_init(&out);
+    assert_int_equal(config_update(&out, old, strlen(old), &first, &why), ST_OK);
+    assert_string_equal(buf_cstr(&out), wanted);
+    buf_dispose(&out);
+}
+
 static void only_the_lines_of_changed_values_change(void **state)
 {
     static const char changed[] = "    port: 1 # do not touch\n", now[] = "    port: 81\n";
@@ -196,6 +224,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_agrees_stays_as_it_is_byte_for_byte),
+        cmocka_unit_test(a_list_of_models_stays_and_the_rest_follows),
         cmocka_unit_test(only_the_lines_of_changed_values_change),
         cmocka_unit_test(what_is_missing_is_added),
         cmocka_unit_test(another_model_is_written_with_any_path),

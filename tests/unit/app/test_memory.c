@@ -13,6 +13,7 @@
 
 #include "app/config.h"
 #include "app/memory.h"
+#include "app/supervise/state_file.h"
 #include "base/log.h"
 #include "engine/core/engine_process.h"
 #include "engine/core/listener.h"
@@ -90,6 +91,36 @@ static void one_that_runs_counts_wherever_it_stands(void **state)
     assert_null(strstr(why.text, "taken already 0 ="));
     close(fd);
     unlink(c->models[1].socket);
+    config_free(c);
+}
+
+/* This process is their supervisor, and answers at the socket of the one that stands behind. */
+static void what_is_unloaded_takes_nothing_from_others(void **state)
+{
+    struct config *c = with_models(SMALL("a") SMALL("b") HUGE("c") SMALL("d"));
+    char path[PROCESS_PATH_MAX];
+    struct reason why;
+    int fd = -1;
+
+    (void)state;
+    state_file_path(c->models[0].socket, path);
+    state_file_write(path, "waiting", 0, "");
+    state_file_path(c->models[3].socket, path);
+    state_file_write(path, "unloaded", 0, "");
+    assert_int_equal(listener_open(c->models[3].socket, &fd, &why), ST_OK);
+    assert_int_equal(listener_start(c->models[3].socket, fd, &why), ST_OK);
+    assert_int_equal(check(c, 2, &why), ST_NO_MEMORY);
+    assert_non_null(strstr(why.text, "model c beside 2 more"));
+    assert_non_null(strstr(why.text, "taken already 0 ="));
+    state_file_path(c->models[0].socket, path);
+    state_file_write(path, "unloaded", 0, "");
+    assert_int_equal(check(c, 2, &why), ST_NO_MEMORY);
+    assert_non_null(strstr(why.text, "model c beside 1 more"));
+    unlink(path);
+    state_file_path(c->models[3].socket, path);
+    unlink(path);
+    close(fd);
+    unlink(c->models[3].socket);
     config_free(c);
 }
 
@@ -171,6 +202,7 @@ int main(void)
         cmocka_unit_test(a_model_that_cannot_fit_is_refused_alone),
         cmocka_unit_test(models_before_it_count_and_those_after_it_do_not),
         cmocka_unit_test(one_that_runs_counts_wherever_it_stands),
+        cmocka_unit_test(what_is_unloaded_takes_nothing_from_others),
         cmocka_unit_test(a_model_that_cannot_be_read_takes_nothing_from_others),
         cmocka_unit_test(what_the_engine_was_told_counts_for_itself),
         cmocka_unit_test(the_whole_file_is_a_table),

@@ -1,0 +1,88 @@
+/* What a supervisor writes for others, and what of it they believe. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app/supervise/files.h"
+#include "app/supervise/state_file.h"
+
+/* Last: its macro fail() would meet the declaration of ours. */
+#include <cmocka.h>
+
+static char folder[] = "/tmp/sluice-test-state-XXXXXX";
+static char engine_socket[64], path[PROCESS_PATH_MAX];
+
+static void what_was_written_is_read(void **state)
+{
+    struct state_file s;
+
+    (void)state;
+    state_file_write(path, "stopped", 5, "exit 1: no model");
+    assert_true(state_file_read(engine_socket, &s));
+    assert_int_equal(s.supervisor, getpid());
+    assert_string_equal(s.state, "stopped");
+    assert_int_equal(s.deaths, 5);
+    assert_string_equal(s.reason, "exit 1: no model");
+}
+
+static void a_reason_of_any_bytes_is_printable_and_cut(void **state)
+{
+    char reason[2000];
+    struct state_file s;
+
+    (void)state;
+    memset(reason, 0x1B, sizeof reason - 1);
+    reason[sizeof reason - 1] = '\0';
+    state_file_write(path, "waiting", 1, reason);
+    assert_true(state_file_read(engine_socket, &s));
+    assert_int_equal(strlen(s.reason), 500);
+    assert_int_equal(strspn(s.reason, "?"), 500);
+}
+
+static void nobody_is_believed_who_lives_no_more(void **state)
+{
+    char text[128];
+    struct state_file s = {.deaths = 7};
+
+    (void)state;
+    snprintf(text, sizeof text, "supervisor %d 1\nstate running\n", (int)getpid());
+    assert_int_equal(file_write(path, text, strlen(text), 0600, NULL), ST_OK);
+    assert_false(state_file_read(engine_socket, &s));
+    assert_int_equal(file_write(path, "state running\n", 14, 0600, NULL), ST_OK);
+    assert_false(state_file_read(engine_socket, &s));
+    assert_int_equal(unlink(path), 0);
+    assert_false(state_file_read(engine_socket, &s));
+    assert_int_equal(s.deaths, 7);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    if (mkdtemp(folder) == NULL)
+        return -1;
+    snprintf(engine_socket, sizeof engine_socket, "%s/engine.sock", folder);
+    state_file_path(engine_socket, path);
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_written_is_read),
+        cmocka_unit_test(a_reason_of_any_bytes_is_printable_and_cut),
+        cmocka_unit_test(nobody_is_believed_who_lives_no_more),
+    };
+
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -333,14 +333,16 @@ static int open_stop_fd(void)
     return signalfd(-1, &stop, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
-static int run_engine(const struct engine_process_config *cfg)
+static int run_engine(const struct engine_process_config *cfg, const struct engine_cores *cores)
 {
     struct engine_process *p = NULL;
     struct reason why = {0};
     enum status st = engine_process_open(cfg, &p, &why);
 
-    if (st == ST_OK)
+    if (st == ST_OK) {
+        engine_cores_log(cores);
         engine_process_run(p);
+    }
     engine_process_close(p);
     if (st != ST_OK)
         return complain(why.text[0] != '\0' ? why.text : status_text(st));
@@ -377,19 +379,19 @@ static int serve(const struct settings *s)
         .stop_fd = open_stop_fd(),
     };
     struct reason why = {0};
-    unsigned n_cores;
+    struct engine_cores cores;
     int rc;
 
     if (cfg.stop_fd == -1)
         return complain(strerror(errno));
-    if (engine_cores_apply(s->cores, (int)n[OPT_NICE], &n_cores, &why) != ST_OK)
+    if (engine_cores_apply(s->cores, (int)n[OPT_NICE], &cores, &why) != ST_OK)
         return complain(why.text);
-    if (cfg.n_threads == 0)
-        cfg.n_threads = n_cores < POOL_THREADS_MAX ? n_cores : POOL_THREADS_MAX;
+    if (cfg.n_threads == 0 && cores.is_pinned)
+        cfg.n_threads = cores.n < POOL_THREADS_MAX ? cores.n : POOL_THREADS_MAX;
     if (s->config != NULL && memory_check_model(s->config, s->chosen, &cfg, &why) != ST_OK)
         rc = complain(why.text);
     else
-        rc = s->check_lockdown ? check_lockdown(&cfg, s->config_path) : run_engine(&cfg);
+        rc = s->check_lockdown ? check_lockdown(&cfg, s->config_path) : run_engine(&cfg, &cores);
     close(cfg.stop_fd);
     return rc;
 }

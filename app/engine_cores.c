@@ -111,28 +111,31 @@ static void give_way(int nice)
         log_warn(NULL, "engine.nice", "%s", strerror(errno));
 }
 
-enum status engine_cores_apply(const char *spec, int nice, unsigned *n_cores, struct reason *why)
+enum status engine_cores_apply(const char *spec, int nice, struct engine_cores *out,
+                               struct reason *why)
 {
-    struct engine_cores cores;
     cpu_set_t allowed;
     enum status st;
 
-    *n_cores = 0;
+    *out = (struct engine_cores){0};
     if (sched_getaffinity(0, sizeof allowed, &allowed) == -1) {
         log_warn(NULL, "engine.cores", "not known, not pinned: %s", strerror(errno));
         return ST_OK;
     }
-    st = engine_cores_choose(spec, &allowed, &cores, why);
+    st = engine_cores_choose(spec, &allowed, out, why);
     if (st != ST_OK)
         return st;
-    if (!cores.is_pinned) {
+    if (!out->is_pinned)
         give_way(nice);
-        log_info(NULL, "engine.cores", "shared=%u nice=%d", cores.n, getpriority(PRIO_PROCESS, 0));
-        return ST_OK;
-    }
-    if (sched_setaffinity(0, sizeof cores.set, &cores.set) == -1)
+    else if (sched_setaffinity(0, sizeof out->set, &out->set) == -1)
         return fail(why, ST_IO, "cannot choose cores: %s", strerror(errno));
-    *n_cores = cores.n;
-    log_info(NULL, "engine.cores", "own=%u of=%d", cores.n, CPU_COUNT(&allowed));
     return ST_OK;
+}
+
+void engine_cores_log(const struct engine_cores *c)
+{
+    if (c->is_pinned)
+        log_info(NULL, "engine.cores", "own=%u", c->n);
+    else
+        log_info(NULL, "engine.cores", "shared=%u nice=%d", c->n, getpriority(PRIO_PROCESS, 0));
 }

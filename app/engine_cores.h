@@ -19,10 +19,10 @@ struct engine_cores {
  * allowed. Pure. */
 MUST_CHECK enum status engine_cores_choose(const char *spec, const cpu_set_t *allowed,
                                            struct engine_cores *out, struct reason *why);
-/* Pins this process, or, where it shares every core, lowers its priority by `nice` (nice(2)).
- * *n_cores: what is there to compute on when the number of threads is open; 0: as the device
- * thinks best. */
-MUST_CHECK enum status engine_cores_apply(const char *spec, int nice, unsigned *n_cores,
+/* Pins this process, or, where it shares every core, lowers its priority by `nice` (nice(2)). Where
+ * the cores aren't known *out has none. */
+MUST_CHECK enum status engine_cores_apply(const char *spec, int nice, struct engine_cores *out,
                                           struct reason *why);
+void engine_cores_log(const struct engine_cores *c);
 
 #endif

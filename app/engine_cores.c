@@ -101,14 +101,15 @@ enum status engine_cores_choose(const char *spec, const cpu_set_t *allowed,
     return ST_OK;
 }
 
-/* Compared with its parent's; lower than the lowest is the lowest. */
-static void give_way(int nice)
+/* Compared with its parent's; lower than the lowest is the lowest. Returns what it is now. */
+static int give_way(int nice)
 {
     int now = getpriority(PRIO_PROCESS, 0);
 
     now = now + nice < NICE_LOWEST ? now + nice : NICE_LOWEST;
     if (setpriority(PRIO_PROCESS, 0, now) == -1)
         log_warn(NULL, "engine.nice", "%s", strerror(errno));
+    return getpriority(PRIO_PROCESS, 0);
 }
 
 enum status engine_cores_apply(const char *spec, int nice, struct engine_cores *out,
@@ -126,7 +127,7 @@ enum status engine_cores_apply(const char *spec, int nice, struct engine_cores *
     if (st != ST_OK)
         return st;
     if (!out->is_pinned)
-        give_way(nice);
+        out->nice = give_way(nice);
     else if (sched_setaffinity(0, sizeof out->set, &out->set) == -1)
         return fail(why, ST_IO, "cannot choose cores: %s", strerror(errno));
     return ST_OK;
@@ -137,5 +138,5 @@ void engine_cores_log(const struct engine_cores *c)
     if (c->is_pinned)
         log_info(NULL, "engine.cores", "own=%u", c->n);
     else
-        log_info(NULL, "engine.cores", "shared=%u nice=%d", c->n, getpriority(PRIO_PROCESS, 0));
+        log_info(NULL, "engine.cores", "shared=%u nice=%d", c->n, c->nice);
 }

@@ -12,6 +12,7 @@ struct engine_cores {
     cpu_set_t set;
     unsigned n;     /* cores in it */
     bool is_pinned; /* it leaves cores of this process's to the others */
+    int nice;       /* else: its priority */
 };
 
 /* spec: "auto" (all but the first of `allowed` where there are more than two, else all), "off"
@@ -23,6 +24,7 @@ MUST_CHECK enum status engine_cores_choose(const char *spec, const cpu_set_t *al
  * the cores aren't known *out has none. */
 MUST_CHECK enum status engine_cores_apply(const char *spec, int nice, struct engine_cores *out,
                                           struct reason *why);
+/* What was applied; asks nothing of the system, so it is right in a locked process. */
 void engine_cores_log(const struct engine_cores *c);
 
 #endif

@@ -23,12 +23,15 @@ void service_rig_open(struct simulation *sim, const struct scheduler_config *cfg
     fake_device_script.row_us = SERVICE_ROW_US;
 }
 
-void service_rig_open_shared(struct simulation *sim, uint32_t depth, uint32_t n_jobs, uint64_t seed)
+void service_rig_open_shared(struct simulation *sim, const struct service_case *c, uint32_t n_jobs,
+                             uint64_t seed)
 {
     struct scheduler_config cfg = service_rig_shared;
 
-    cfg.depth = depth;
+    cfg.depth = c->depth;
+    cfg.age_up_us = c->age_up_us;
     service_rig_open(sim, &cfg, n_jobs, seed);
+    sim->priority = c->priority;
 }
 
 struct sim_job *service_rig_submit(struct simulation *sim, uint64_t tenant, uint32_t n_prompt,
@@ -39,6 +42,7 @@ struct sim_job *service_rig_submit(struct simulation *sim, uint64_t tenant, uint
 
     assert(j != NULL);
     j->sequence.tenant = tenant;
+    j->sequence.priority = sim->priority;
     j->sequence.max_tokens = max_tokens;
     sim_prompt(j, n_prompt, 0, 0);
     if (!sim_submit(j, &status))

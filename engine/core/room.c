@@ -194,6 +194,10 @@ static bool make_room(struct scheduler *s, const struct need *need)
 
         if (v == NULL)
             return false;
+        if (v->n_in_flight > 0) {
+            s->drain = true; /* now that the others gave way, it does as well */
+            return false;
+        }
         give_way(s, v, need);
     }
     return !in_flight;

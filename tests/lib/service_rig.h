@@ -23,6 +23,9 @@ void service_rig_open_shared(struct simulation *sim, const struct service_case *
                              uint64_t seed);
 struct sim_job *service_rig_submit(struct simulation *sim, uint64_t tenant, uint32_t n_prompt,
                                    uint32_t max_tokens);
+/* A further choice of the leader's prompt; the leader has not ended. NULL: all jobs are in use. */
+struct sim_job *service_rig_submit_choice(struct simulation *sim, struct sim_job *leader,
+                                          uint32_t max_tokens);
 uint32_t service_rig_live(const struct simulation *sim, uint64_t tenant);
 /* Cancels all that live, and closes. */
 void service_rig_close(struct simulation *sim);

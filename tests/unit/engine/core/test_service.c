@@ -223,6 +223,36 @@ static void test_what_has_aged_does_not_starve_under_a_better_class(void **state
             under_better_class(depth, priority);
 }
 
+/* A tenant that comes into a class that has aged is first in it, and stays admitted as what the
+ * class counts as: the better class doesn't take the place back. */
+static void test_who_comes_into_a_class_that_has_aged_gets_on_as_well(void **state)
+{
+    const struct service_case c = {.depth = 1, .age_up_us = 1000000};
+    struct sim_job *late = NULL;
+    struct simulation sim;
+    int64_t arrived = 0;
+
+    (void)state;
+    service_rig_open_shared(&sim, &c, 100, 3);
+    sim.priority = 1;
+    for (int i = 0; i < 40; i++)
+        service_rig_submit(&sim, 0, 100, 50);
+    while (late == NULL || late->n_ends == 0) {
+        sim.priority = 0;
+        while (service_rig_live(&sim, 1) < 30)
+            service_rig_submit(&sim, 1, 2, 2);
+        sim.priority = 1;
+        if (late == NULL && sim_now_us(&sim) > 1200000) {
+            arrived = sim_now_us(&sim);
+            late = service_rig_submit(&sim, 2, 20, 20);
+        }
+        assert_true(sim_turn(&sim));
+        assert_true(late == NULL || late->sequence.state != SEQUENCE_PREEMPTED);
+    }
+    assert_true(sim_now_us(&sim) - arrived < c.age_up_us);
+    service_rig_close(&sim);
+}
+
 /* A long queue of another class, all of it aged: the next place that comes free is the better
  * class's, whose request is the shorter one as well. */
 static void test_a_long_queue_that_has_aged_does_not_keep_out_the_better_class(void **state)
@@ -320,6 +350,7 @@ int main(void)
         cmocka_unit_test(test_a_flood_moves_anothers_first_token_by_a_step_and_a_preemption),
         cmocka_unit_test(test_long_outputs_give_way_as_well),
         cmocka_unit_test(test_what_has_aged_does_not_starve_under_a_better_class),
+        cmocka_unit_test(test_who_comes_into_a_class_that_has_aged_gets_on_as_well),
         cmocka_unit_test(test_a_long_queue_that_has_aged_does_not_keep_out_the_better_class),
         cmocka_unit_test(test_the_last_thousand_of_ten_is_as_quick_as_the_first),
     };

@@ -89,15 +89,14 @@ static void insert_by_age(struct sequence_list *l, struct sequence *q)
 
 bool admit(struct scheduler *s, struct sequence *q, int64_t now_us)
 {
-    q->level = queue_level(&s->queue, q, now_us);
+    q->level = queue_class_level(&s->queue, q->priority, now_us);
     if (!take_room(s, q))
         return false;
     q->n_computed = q->chain.n_pages * KV_PAGE_TOKENS;
     if (q->state == SEQUENCE_WAITING)
         count_first(s, q, q->n_computed, now_us);
     sequence_leave_leader(q);
-    queue_remove(&s->queue, q);
-    fair_choose(q->project_node);
+    queue_take(&s->queue, q);
     q->state = SEQUENCE_RUNNING;
     q->slot = s->free_slots[--s->n_free_slots];
     q->slot_is_new = true;

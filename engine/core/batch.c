@@ -72,12 +72,18 @@ static bool is_prefilling(const struct sequence *q)
     return !q->held && q->n_planned == 0 && sequence_rows_left(q) > 1;
 }
 
+/* Of two classes: what was admitted as better, then what came first. */
+static bool is_ahead(const struct sequence *a, const struct sequence *b)
+{
+    return a->level != b->level ? a->level < b->level : a->arrival < b->arrival;
+}
+
 static bool is_before(const struct sequence *a, const struct sequence *b)
 {
     int order;
 
-    if (a->level != b->level)
-        return a->level < b->level;
+    if (a->priority != b->priority)
+        return is_ahead(a, b);
     order = fair_compare(a->project_node, b->project_node);
     return order != 0 ? order < 0 : a->age < b->age;
 }
@@ -89,12 +95,17 @@ static uint32_t chunk_min(const struct scheduler *s, const struct sequence *q)
     return n > 1 ? n : 1;
 }
 
+/* In the class of the one that is ahead, the first in fair order. */
 static struct sequence *first_prompt(const struct scheduler *s)
 {
-    struct sequence *first = NULL;
+    struct sequence *ahead = NULL, *first;
 
     for (struct sequence *q = s->running.first; q != NULL; q = q->next)
-        if (is_prefilling(q) && (first == NULL || is_before(q, first)))
+        if (is_prefilling(q) && (ahead == NULL || is_ahead(q, ahead)))
+            ahead = q;
+    first = ahead;
+    for (struct sequence *q = s->running.first; q != NULL; q = q->next)
+        if (is_prefilling(q) && q->priority == ahead->priority && is_before(q, first))
             first = q;
     return first;
 }
@@ -178,7 +189,7 @@ static void admit_urgent(struct scheduler *s, int64_t now_us)
 
         if (q == NULL)
             return;
-        q->level = queue_level(&s->queue, q, now_us);
+        q->level = queue_class_level(&s->queue, q->priority, now_us);
         if (q != s->champion && !is_before(q, first) && q->n_tokens >= sequence_rows_left(shortest))
             return;
         if (!admit_and_plan(s, q, false, now_us))

@@ -271,15 +271,13 @@ const struct fair_node *fair_tenant(const struct fair *f, uint32_t class, uint64
     return find(&f->classes[class], tenant);
 }
 
-/* Brothers by their counters: one that was lifted to another's has nothing running yet, and goes
- * first. In two classes by the distance to each class's own. */
+/* One that was lifted to its brother's counter has nothing running yet, and goes first. */
 static int compare(const struct fair_node *a, const struct fair_node *b)
 {
     int64_t lead = fair_lead(a, b);
 
-    if (a->parent != b->parent)
-        lead = (int64_t)(a->counter - a->parent->level) - (int64_t)(b->counter - b->parent->level);
-    else if (lead == 0)
+    assert(a->parent == b->parent);
+    if (lead == 0)
         lead = (int64_t)a->n_running - (int64_t)b->n_running;
     return lead < 0 ? -1 : lead > 0;
 }

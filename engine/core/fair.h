@@ -94,7 +94,7 @@ static inline int64_t fair_lead(const struct fair_node *a, const struct fair_nod
     return (int64_t)(a->counter - b->counter);
 }
 /* Below 0: a comes first. By tenant, then by project, where counters are equal by who has fewer
- * running; of two classes by what each is ahead of its own class's level. */
+ * running. The two are of one class. */
 int fair_compare(const struct fair_node *project_a, const struct fair_node *project_b);
 /* A node's part of `amount` by weight among its brothers with sequences. */
 uint64_t fair_share(const struct fair_node *node, uint64_t amount);

@@ -69,42 +69,103 @@ uint32_t queue_level(const struct queue *w, const struct sequence *q, int64_t no
     return lifts >= (int64_t)q->priority ? 0 : q->priority - (uint32_t)lifts;
 }
 
+static bool is_ready(const struct sequence *q)
+{
+    return !q->held && (q->leader == NULL || q->leader->prefilled);
+}
+
 static struct sequence *first_ready(const struct fair_node *project)
 {
     struct sequence *q = project->waiting.first;
 
-    while (q != NULL && (q->held || (q->leader != NULL && !q->leader->prefilled)))
+    while (q != NULL && !is_ready(q))
         q = q->next;
     return q;
 }
 
-static bool is_before(const struct queue *w, const struct sequence *a, const struct sequence *b,
-                      int64_t now_us)
+/* They are by arrival: after one that was never admitted nobody has waited longer. */
+static uint32_t project_level(const struct queue *w, const struct fair_node *project,
+                              uint32_t level, int64_t now_us)
 {
-    uint32_t level_a = queue_level(w, a, now_us), level_b = queue_level(w, b, now_us);
-    int order;
+    for (const struct sequence *q = project->waiting.first; q != NULL; q = q->next) {
+        if (!is_ready(q))
+            continue;
+        if (queue_level(w, q, now_us) < level)
+            level = queue_level(w, q, now_us);
+        if (q->state == SEQUENCE_WAITING)
+            break;
+    }
+    return level;
+}
 
-    if (level_a != level_b)
-        return level_a < level_b;
-    order = fair_compare(a->project_node, b->project_node);
+uint32_t queue_class_level(const struct queue *w, uint32_t class, int64_t now_us)
+{
+    uint32_t level = class;
+
+    for (const struct fair_node *t = w->fair.classes[class].first; t != NULL; t = t->next)
+        for (const struct fair_node *p = t->first; p != NULL; p = p->next)
+            level = project_level(w, p, level, now_us);
+    return level;
+}
+
+/* At one level classes take turns: so neither what is aged waits for ever behind a flood of the
+ * better class, nor that one behind a long queue of what is aged. PRIORITY_CLASSES: nobody is
+ * ready. */
+static uint32_t next_class(const struct queue *w, int64_t now_us)
+{
+    uint32_t best = PRIORITY_CLASSES, best_level = PRIORITY_CLASSES;
+
+    for (uint32_t class = 0; class < PRIORITY_CLASSES; class ++) {
+        uint32_t level;
+
+        if (w->fair.classes[class].n_ready == 0)
+            continue;
+        level = queue_class_level(w, class, now_us);
+        if (level > best_level || (level == best_level && w->taken[class] >= w->taken[best]))
+            continue;
+        best = class;
+        best_level = level;
+    }
+    return best;
+}
+
+static bool is_before(const struct sequence *a, const struct sequence *b)
+{
+    int order = fair_compare(a->project_node, b->project_node);
+
     return order != 0 ? order < 0 : a->arrival < b->arrival;
+}
+
+static struct sequence *first_in_class(const struct fair_node *class)
+{
+    struct sequence *first = NULL;
+
+    for (const struct fair_node *t = class->first; t != NULL; t = t->next)
+        for (const struct fair_node *p = t->first; p != NULL; p = p->next) {
+            struct sequence *q = first_ready(p);
+
+            if (q != NULL && (first == NULL || is_before(q, first)))
+                first = q;
+        }
+    return first;
 }
 
 struct sequence *queue_next(struct queue *w, int64_t now_us)
 {
-    struct sequence *best = NULL;
+    uint32_t class;
 
     FOR_EACH_PROJECT(w, p)
     fair_set_ready(p, first_ready(p) != NULL);
     /* Only now are all counters what they are compared by. */
-    FOR_EACH_PROJECT(w, p)
-    {
-        struct sequence *q = first_ready(p);
+    class = next_class(w, now_us);
+    return class < PRIORITY_CLASSES ? first_in_class(&w->fair.classes[class]) : NULL;
+}
 
-        if (q != NULL && (best == NULL || is_before(w, q, best, now_us)))
-            best = q;
-    }
-    return best;
+void queue_take(struct queue *w, struct sequence *q)
+{
+    queue_remove(w, q);
+    fair_choose(q->project_node);
+    w->taken[q->priority] = ++w->n_taken;
 }
 
 struct sequence *queue_oldest_preempted(const struct queue *w, int64_t now_us)

@@ -98,7 +98,7 @@ static enum claim claim_on(const struct scheduler *s, const struct sequence *v,
         return CLAIM_NONE;
     if (v->held)
         return CLAIM_BY_RANK;
-    if (v->level != right)
+    if (v->priority != q->priority && v->level != right)
         return v->level > right ? CLAIM_BY_RANK : CLAIM_NONE;
     if (v == s->champion || q == s->champion)
         return q == s->champion ? CLAIM_BY_RANK : CLAIM_NONE;
@@ -123,6 +123,8 @@ static bool is_worse(const struct sequence *a, const struct sequence *b)
         return a->held;
     if (a->level != b->level)
         return a->level > b->level;
+    if (a->priority != b->priority)
+        return a->priority > b->priority;
     if (tenant_of(a) != tenant_of(b))
         order = fair_compare(a->project_node, b->project_node);
     return order != 0 ? order > 0 : a->age > b->age;
@@ -192,6 +194,10 @@ static bool make_room(struct scheduler *s, const struct need *need)
 
         if (v == NULL)
             return false;
+        if (v->n_in_flight > 0) {
+            s->drain = true; /* now that the others gave way, it does as well */
+            return false;
+        }
         give_way(s, v, need);
     }
     return !in_flight;

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <stddef.h>
+#include <string.h>
 
 const struct scheduler_config service_rig_shared = {.max_sequences = 8,
                                                     .prefill_rows = 64,
@@ -23,12 +24,15 @@ void service_rig_open(struct simulation *sim, const struct scheduler_config *cfg
     fake_device_script.row_us = SERVICE_ROW_US;
 }
 
-void service_rig_open_shared(struct simulation *sim, uint32_t depth, uint32_t n_jobs, uint64_t seed)
+void service_rig_open_shared(struct simulation *sim, const struct service_case *c, uint32_t n_jobs,
+                             uint64_t seed)
 {
     struct scheduler_config cfg = service_rig_shared;
 
-    cfg.depth = depth;
+    cfg.depth = c->depth;
+    cfg.age_up_us = c->age_up_us;
     service_rig_open(sim, &cfg, n_jobs, seed);
+    sim->priority = c->priority;
 }
 
 struct sim_job *service_rig_submit(struct simulation *sim, uint64_t tenant, uint32_t n_prompt,
@@ -39,8 +43,29 @@ struct sim_job *service_rig_submit(struct simulation *sim, uint64_t tenant, uint
 
     assert(j != NULL);
     j->sequence.tenant = tenant;
+    j->sequence.priority = sim->priority;
     j->sequence.max_tokens = max_tokens;
     sim_prompt(j, n_prompt, 0, 0);
+    if (!sim_submit(j, &status))
+        assert(!"there is room in the queue");
+    return j;
+}
+
+struct sim_job *service_rig_submit_choice(struct simulation *sim, struct sim_job *leader,
+                                          uint32_t max_tokens)
+{
+    struct sim_job *j = sim_job(sim);
+    enum status status;
+
+    assert(leader->n_ends == 0 && leader->n_tokens == leader->n_prompt);
+    if (j == NULL)
+        return NULL;
+    j->sequence.tenant = leader->sequence.tenant;
+    j->sequence.priority = leader->sequence.priority;
+    j->sequence.max_tokens = max_tokens;
+    j->sequence.leader = &leader->sequence;
+    j->n_prompt = j->n_tokens = leader->n_prompt;
+    memcpy(j->tokens, leader->tokens, leader->n_prompt * sizeof j->tokens[0]);
     if (!sim_submit(j, &status))
         assert(!"there is room in the queue");
     return j;

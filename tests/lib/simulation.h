@@ -48,7 +48,8 @@ struct simulation {
     /* The oldest of the best class at the last turn, how far it was, and since how many turns. */
     uint64_t champion_arrival, champion_progress, champion_n_ended;
     uint32_t champion_stall;
-    bool may_fail; /* the script has steps fail: progress is not looked at */
+    uint32_t priority; /* of the requests that service_rig submits */
+    bool may_fail;     /* the script has steps fail: progress is not looked at */
 };
 
 void sim_open(struct simulation *sim, const struct scheduler_config *cfg, uint32_t n_jobs,

@@ -272,30 +272,6 @@ static void test_classes_have_counters_of_their_own(void **state)
     fair_dispose(&f);
 }
 
-/* By what each is ahead of its own class. */
-static void test_of_two_classes_the_one_that_is_less_ahead_comes_first(void **state)
-{
-    const struct sequence low = {.tenant = 1, .weight = 1000, .priority = 2};
-    struct fair_node *a, *b;
-    struct fair f;
-
-    (void)state;
-    fair_init(&f);
-    a = join(&f, 1, 0, 1000);
-    assert_int_equal(fair_join(&f, &low, &b), ST_OK);
-    fair_set_ready(a, true);
-    fair_set_ready(b, true);
-    serve(b, 1000);
-    fair_choose(b);
-    serve(a, 10);
-    assert_true(fair_compare(b, a) < 0 && fair_compare(a, b) > 0);
-    serve(b, 20);
-    assert_true(fair_compare(a, b) < 0 && fair_compare(b, a) > 0);
-    leave(a);
-    leave(b);
-    fair_dispose(&f);
-}
-
 /* ---- rows thrown away ---- */
 
 static void test_rows_thrown_away_are_paid_with_twice_as_many_new_ones(void **state)
@@ -372,7 +348,6 @@ int main(void)
         cmocka_unit_test(test_classes_have_counters_of_their_own),
         cmocka_unit_test(test_one_that_comes_back_is_lifted),
         cmocka_unit_test(test_service_while_nobody_waits_is_held_against_nobody),
-        cmocka_unit_test(test_of_two_classes_the_one_that_is_less_ahead_comes_first),
         cmocka_unit_test(test_rows_thrown_away_are_paid_with_twice_as_many_new_ones),
         cmocka_unit_test(test_an_eighth_of_all_work_pays_for_who_does_not),
         cmocka_unit_test(test_who_owes_rows_is_not_forgotten_and_saves_no_more_than_the_bound),

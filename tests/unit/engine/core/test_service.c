@@ -8,22 +8,35 @@
 
 #include "base/log.h"
 
+/* Every class, with waits that lift some requests and not others, and with waits that lift all. */
+static const struct service_case cases[] = {
+    {.depth = 1},
+    {.depth = 2},
+    {.depth = 1, .priority = 1, .age_up_us = 100000},
+    {.depth = 1, .priority = 1, .age_up_us = 2000000},
+    {.depth = 2, .priority = 1, .age_up_us = 300000},
+    {.depth = 1, .priority = 2, .age_up_us = 300000},
+    {.depth = 2, .priority = 2, .age_up_us = 1000000},
+};
+#define N_CASES (sizeof cases / sizeof cases[0])
+
 static int64_t distance(uint64_t a, uint64_t b)
 {
     return a > b ? (int64_t)(a - b) : (int64_t)(b - a);
 }
 
-/* Two tenants that always have requests waiting: one of long prompts, one of long outputs. Both
- * begin with nothing, so that the bound of docs/scheduling.md holds for what each has had. */
-static void backlogged(uint32_t depth, uint64_t seed)
+/* Two tenants that always have requests waiting: one many of long prompts, one a few of long
+ * outputs. Both begin with nothing, so that the bound of docs/scheduling.md holds for what each has
+ * had. */
+static void backlogged(const struct service_case *c, uint64_t seed)
 {
     int64_t most = 0, bound;
     struct simulation sim;
 
-    service_rig_open_shared(&sim, depth, 64, seed);
+    service_rig_open_shared(&sim, c, 200, seed);
     bound = service_rig_balance(&sim.cfg);
     for (int i = 0; i < 4000; i++) {
-        while (service_rig_live(&sim, 0) < 24)
+        while (service_rig_live(&sim, 0) < 150)
             service_rig_submit(&sim, 0, 100 + sim_random(&sim, 80), 1 + sim_random(&sim, 10));
         while (service_rig_live(&sim, 1) < 24)
             service_rig_submit(&sim, 1, 1 + sim_random(&sim, 20), 40 + sim_random(&sim, 100));
@@ -39,21 +52,20 @@ static void backlogged(uint32_t depth, uint64_t seed)
 static void test_backlogged_tenants_stay_within_the_bound(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 3; seed++) {
-        backlogged(1, seed);
-        backlogged(2, seed);
-    }
+    for (size_t i = 0; i < N_CASES; i++)
+        for (uint64_t seed = 1; seed <= 3; seed++)
+            backlogged(&cases[i], seed);
 }
 
 /* A tenant that ran alone, with nothing waiting, is followed by one that was idle: that one gets no
  * credit for the time, and is never ahead by more than a request. */
-static void after_idle(uint32_t depth)
+static void after_idle(const struct service_case *c)
 {
     uint64_t alone;
     int64_t most = 0;
     struct simulation sim;
 
-    service_rig_open_shared(&sim, depth, 64, 5);
+    service_rig_open_shared(&sim, c, 64, 5);
     for (uint32_t i = 0; i < service_rig_shared.max_sequences; i++)
         service_rig_submit(&sim, 0, 5, 190);
     for (int i = 0; i < 150; i++)
@@ -75,8 +87,8 @@ static void after_idle(uint32_t depth)
 static void test_one_that_was_idle_gets_no_more_than_the_bound(void **state)
 {
     (void)state;
-    after_idle(1);
-    after_idle(2);
+    for (size_t i = 0; i < N_CASES; i++)
+        after_idle(&cases[i]);
 }
 
 static void test_weights_1_and_3_give_1_and_3_of_the_service(void **state)
@@ -84,7 +96,7 @@ static void test_weights_1_and_3_give_1_and_3_of_the_service(void **state)
     struct simulation sim;
 
     (void)state;
-    service_rig_open_shared(&sim, 1, 64, 7);
+    service_rig_open_shared(&sim, &cases[0], 64, 7);
     for (int i = 0; i < 6000; i++) {
         for (uint64_t tenant = 0; tenant < 2; tenant++)
             while (service_rig_live(&sim, tenant) < 24) {
@@ -115,14 +127,14 @@ static int64_t own_prefill_us(uint32_t n_prompt)
 }
 
 /* A step may pass its time by the page that its first prompt always gets. */
-static void under_flood(uint32_t depth, uint64_t seed)
+static void under_flood(const struct service_case *c, uint64_t seed)
 {
     struct sim_job *victim;
     struct simulation sim;
     uint32_t n_prompt;
     int64_t arrived;
 
-    service_rig_open_shared(&sim, depth, 140, seed);
+    service_rig_open_shared(&sim, c, 140, seed);
     for (int i = 0; i < 120; i++)
         service_rig_submit(&sim, 0, 20 + sim_random(&sim, 150), 20);
     for (uint32_t i = 30 + sim_random(&sim, 60); i > 0; i--)
@@ -140,22 +152,21 @@ static void under_flood(uint32_t depth, uint64_t seed)
 static void test_a_flood_moves_anothers_first_token_by_a_step_and_a_preemption(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 60; seed++) {
-        under_flood(1, seed);
-        under_flood(2, seed);
-    }
+    for (size_t i = 0; i < N_CASES; i++)
+        for (uint64_t seed = 1; seed <= 60; seed++)
+            under_flood(&cases[i], seed);
 }
 
 /* Whose long outputs have all places gives way as well: only the share rule of room.c asks it to.
  */
-static void under_long_outputs(uint32_t depth, uint64_t seed)
+static void under_long_outputs(const struct service_case *c, uint64_t seed)
 {
     struct sim_job *victim;
     struct simulation sim;
     uint32_t n_prompt;
     int64_t arrived;
 
-    service_rig_open_shared(&sim, depth, 140, seed);
+    service_rig_open_shared(&sim, c, 140, seed);
     for (int i = 0; i < 120; i++)
         service_rig_submit(&sim, 0, 1 + sim_random(&sim, 8), 150 + sim_random(&sim, 40));
     for (uint32_t i = 60 + sim_random(&sim, 80); i > 0; i--)
@@ -173,10 +184,97 @@ static void under_long_outputs(uint32_t depth, uint64_t seed)
 static void test_long_outputs_give_way_as_well(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 100; seed++) {
-        under_long_outputs(1, seed);
-        under_long_outputs(2, seed);
+    for (size_t i = 0; i < N_CASES; i++)
+        for (uint64_t seed = 1; seed <= 100; seed++)
+            under_long_outputs(&cases[i], seed);
+}
+
+/* ---- classes ---- */
+
+/* A better class that always has small requests waiting, and two requests of a worse one. */
+static void under_better_class(uint32_t depth, uint32_t priority)
+{
+    const struct service_case c = {.depth = depth, .age_up_us = 100000};
+    struct sim_job *aged[2];
+    struct simulation sim;
+    int64_t arrived;
+
+    service_rig_open_shared(&sim, &c, 64, 3);
+    arrived = sim_now_us(&sim);
+    sim.priority = priority;
+    for (int i = 0; i < 2; i++)
+        aged[i] = service_rig_submit(&sim, 0, 100, 50);
+    sim.priority = 0;
+    while (service_rig_live(&sim, 0) > 0) {
+        while (service_rig_live(&sim, 1) < 30)
+            service_rig_submit(&sim, 1, 2, 2);
+        assert_true(sim_turn(&sim));
+        assert_true(sim_now_us(&sim) - arrived < 3000000);
     }
+    assert_int_equal(aged[0]->status + aged[1]->status, 2 * ST_OK);
+    service_rig_close(&sim);
+}
+
+static void test_what_has_aged_does_not_starve_under_a_better_class(void **state)
+{
+    (void)state;
+    for (uint32_t depth = 1; depth <= 2; depth++)
+        for (uint32_t priority = 1; priority < PRIORITY_CLASSES; priority++)
+            under_better_class(depth, priority);
+}
+
+/* A tenant that comes into a class that has aged is first in it, and stays admitted as what the
+ * class counts as: the better class doesn't take the place back. */
+static void test_who_comes_into_a_class_that_has_aged_gets_on_as_well(void **state)
+{
+    const struct service_case c = {.depth = 1, .age_up_us = 1000000};
+    struct sim_job *late = NULL;
+    struct simulation sim;
+    int64_t arrived = 0;
+
+    (void)state;
+    service_rig_open_shared(&sim, &c, 100, 3);
+    sim.priority = 1;
+    for (int i = 0; i < 40; i++)
+        service_rig_submit(&sim, 0, 100, 50);
+    while (late == NULL || late->n_ends == 0) {
+        sim.priority = 0;
+        while (service_rig_live(&sim, 1) < 30)
+            service_rig_submit(&sim, 1, 2, 2);
+        sim.priority = 1;
+        if (late == NULL && sim_now_us(&sim) > 1200000) {
+            arrived = sim_now_us(&sim);
+            late = service_rig_submit(&sim, 2, 20, 20);
+        }
+        assert_true(sim_turn(&sim));
+        assert_true(late == NULL || late->sequence.state != SEQUENCE_PREEMPTED);
+    }
+    assert_true(sim_now_us(&sim) - arrived < c.age_up_us);
+    service_rig_close(&sim);
+}
+
+/* A long queue of another class, all of it aged: the next place that comes free is the better
+ * class's, whose request is the shorter one as well. */
+static void test_a_long_queue_that_has_aged_does_not_keep_out_the_better_class(void **state)
+{
+    const struct service_case c = {.depth = 1, .priority = 1, .age_up_us = 100000};
+    struct sim_job *better;
+    struct simulation sim;
+    uint64_t ended;
+
+    (void)state;
+    service_rig_open_shared(&sim, &c, 200, 3);
+    for (int i = 0; i < 120; i++)
+        service_rig_submit(&sim, 0, 20, 40);
+    while (sim.n_ended < 40)
+        assert_true(sim_turn(&sim));
+    sim.priority = 0;
+    better = service_rig_submit(&sim, 1, 10, 1);
+    ended = sim.n_ended;
+    while (better->first_token_us == 0)
+        assert_true(sim_turn(&sim));
+    assert_true(sim.n_ended - ended <= 2 * service_rig_shared.max_sequences);
+    service_rig_close(&sim);
 }
 
 /* ---- ten thousand ---- */
@@ -230,7 +328,7 @@ static void test_the_last_thousand_of_ten_is_as_quick_as_the_first(void **state)
     int64_t first = 0, last = 0;
 
     (void)state;
-    service_rig_open_shared(&sim, 2, 40, 11);
+    service_rig_open_shared(&sim, &cases[1], 40, 11);
     for (int i = 0; i < 10; i++) {
         last = thousand(&sim, 5);
         first = i == 0 ? last : first;
@@ -251,6 +349,9 @@ int main(void)
         cmocka_unit_test(test_weights_1_and_3_give_1_and_3_of_the_service),
         cmocka_unit_test(test_a_flood_moves_anothers_first_token_by_a_step_and_a_preemption),
         cmocka_unit_test(test_long_outputs_give_way_as_well),
+        cmocka_unit_test(test_what_has_aged_does_not_starve_under_a_better_class),
+        cmocka_unit_test(test_who_comes_into_a_class_that_has_aged_gets_on_as_well),
+        cmocka_unit_test(test_a_long_queue_that_has_aged_does_not_keep_out_the_better_class),
         cmocka_unit_test(test_the_last_thousand_of_ten_is_as_quick_as_the_first),
     };
 

@@ -107,8 +107,8 @@ static void relieve(struct fair_node *tenant)
     class->relief_rows -= (uint64_t)paid * FAIR_RELIEF_PART;
 }
 
-/* Forgets idle children that would return with what they have, and above the bound those that owe
- * least. */
+/* Forgets idle children that would return with what they have, and above the bound those with the
+ * lowest counters. */
 static void forget_idle(struct fair_node *parent)
 {
     uint64_t minimum = active_minimum(parent);

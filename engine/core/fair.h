@@ -8,8 +8,8 @@
  * is lifted to the least of its ready brothers', or, where none is ready, to their `level`: that of
  * the brother chosen last, or the greatest that any was served to since nobody waited, as they all
  * had what they asked for. What it owes it keeps: an idle node is forgotten only when its counter
- * isn't above the one that it would return with, or, above FAIR_IDLE_MAX of them, the one that owes
- * least.
+ * isn't above the one that it would return with, or, above FAIR_IDLE_MAX of them, the one with the
+ * lowest.
  *
  * Rows of others that a tenant has thrown away, by taking their places, are an account of its own
  * beside the counters: what is computed for it pays for them (docs/scheduling.md).

@@ -52,7 +52,7 @@ struct sequence {
     struct fair_node *project_node;
     uint64_t arrival; /* order of submission */
     uint64_t age;     /* order of first admission: lower is older; UINT64_MAX: none yet */
-    uint32_t level;   /* class after aging, of its last admission */
+    uint32_t level;   /* what its class counted as, after aging, at its last admission */
     int64_t waiting_since_us;
     uint32_t n_followers; /* waiting sequences that name it as their leader */
 

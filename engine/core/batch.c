@@ -103,6 +103,8 @@ static struct sequence *first_prompt(const struct scheduler *s)
     for (struct sequence *q = s->running.first; q != NULL; q = q->next)
         if (is_prefilling(q) && (ahead == NULL || is_ahead(q, ahead)))
             ahead = q;
+    if (ahead == NULL)
+        return NULL;
     first = ahead;
     for (struct sequence *q = s->running.first; q != NULL; q = q->next)
         if (is_prefilling(q) && q->priority == ahead->priority && is_before(q, first))

@@ -124,9 +124,11 @@ def test_a_report_into_a_device_leaves_it_there(stack, tmp_path):
     stack.cli("usage", "--config", str(stack.config), "--out", str(sink))
     assert sink.is_symlink() and sink.is_char_device()
     os.mkfifo(pipe)
-    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True) as cat:
-        stack.cli("usage", "--config", str(stack.config), "--out", str(pipe))
-        assert cat.communicate()[0].startswith("request_id,")
+    with (tmp_path / "read").open("w+") as read:  # no pipe: a long report would fill it
+        with subprocess.Popen(["cat", str(pipe)], stdout=read):
+            stack.cli("usage", "--config", str(stack.config), "--out", str(pipe))
+        read.seek(0)
+        assert read.read().startswith("request_id,")
     full = stack.cli("usage", "--config", str(stack.config), "--out", "/dev/full", check=False)
     assert full.returncode == 1 and "can't be written" in full.stderr
 

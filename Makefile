@@ -67,8 +67,10 @@ LIB := $(B)/libsluice.a
 # tests/integration/FOLDER/test_NAME.c, which starts its own PostgreSQL and Redis; helpers in tests/lib.
 UNIT_SRC := $(wildcard tests/unit/*/test_*.c tests/unit/*/*/test_*.c)
 # engine/text is pure functions of one thread, and test_invariance compares bits of a device whose threads
-# test_device and test_threads show: ThreadSanitizer has nothing more to see there, and takes minutes for it.
-TSAN_LEAVES_OUT := $(B)/unit/engine/text/% $(B)/unit/engine/cpu/test_invariance
+# test_device and test_threads show, and the scheduler with its simulations is of one thread: ThreadSanitizer has nothing
+# more to see there, and takes minutes for it.
+TSAN_LEAVES_OUT := $(B)/unit/engine/text/% $(B)/unit/engine/cpu/test_invariance $(B)/unit/engine/core/test_scheduler% \
+    $(addprefix $(B)/unit/engine/core/test_,service simulator exchange step_time)
 UNIT_BIN := $(filter-out $(if $(findstring thread,$(SAN)),$(TSAN_LEAVES_OUT)),$(UNIT_SRC:tests/unit/%.c=$(B)/unit/%))
 INTEGRATION_SRC := $(wildcard tests/integration/*/test_*.c)
 INTEGRATION_BIN := $(INTEGRATION_SRC:tests/integration/%.c=$(B)/integration/%)

@@ -219,6 +219,7 @@ static void operate(struct reader *r, int fds[GATEWAYS], struct buf *out)
     }
     if (op == OP_LEAVE) {
         close(*fd);
+        turn(); /* its backlog of callers is short */
         *fd = join_engine();
         return;
     }

@@ -98,7 +98,8 @@ def assert_free(row):
 
 
 def test_clients_gone_while_queued(single):
-    waiting, n = "vllm:num_requests_waiting", 4
+    waiting, tokens, n = "vllm:num_requests_waiting", "vllm:generation_tokens_total", 4
+    before = single.metric(tokens)
     with Client(single, single.new_key("in-front"), long_body(True)):
         wait_for("one that runs", lambda: single.metric("vllm:num_requests_running") == 1, 20 * SLOW)
         key = single.new_key("leave-queue")
@@ -108,6 +109,7 @@ def test_clients_gone_while_queued(single):
             c.sock.close()
         wait_for("an empty queue", lambda: single.metric(waiting) == 0, 5 * SLOW)
         assert single.metric("vllm:num_requests_running") == 1, "who was in front goes on"
+        wait_for("its first token", lambda: single.metric(tokens) > before, 20 * SLOW)
         rows = single.wait_rows(n, "t.name = 'leave-queue'")
     assert len(rows) == n
     for row in rows:

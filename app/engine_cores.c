@@ -137,6 +137,6 @@ void engine_cores_log(const struct engine_cores *c)
 {
     if (c->is_pinned)
         log_info(NULL, "engine.cores", "own=%u", c->n);
-    else
+    else if (c->n > 0)
         log_info(NULL, "engine.cores", "shared=%u nice=%d", c->n, c->nice);
 }

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "app/config_models.h"
@@ -13,6 +12,7 @@
 #include "app/supervise/state_file.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "base/unix_socket.h"
 #include "engine/core/engine_process.h"
 #include "engine/core/kv_plan.h"
 #include "engine/core/memory_plan.h"
@@ -23,19 +23,13 @@
 /* Who listens at the socket; 0: nobody, or somebody that we may not ask. */
 static pid_t peer_of(const char *path)
 {
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
     struct ucred who = {0};
     socklen_t len = sizeof who;
-    int fd;
+    int fd = unix_socket_connect(path);
 
-    if (strlen(path) >= sizeof a.sun_path)
-        return 0;
-    memcpy(a.sun_path, path, strlen(path));
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd == -1)
         return 0;
-    if (connect(fd, (const struct sockaddr *)&a, sizeof a) == -1 ||
-        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == -1)
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == -1)
         who.pid = 0;
     close(fd);
     return who.pid;

@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "app/version.h"
 #include "base/size.h"
+#include "base/unix_socket.h"
 
 /* A loading engine is looked for that often. */
 #define RETRY_MS 200
@@ -150,26 +150,11 @@ static void write_all(struct engine_watch *w, int64_t now_ms)
 
 /* ---- connecting ---- */
 
-static int connect_to(const char *path)
-{
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    int fd;
-
-    if ((size_t)snprintf(a.sun_path, sizeof a.sun_path, "%s", path) >= sizeof a.sun_path)
-        return -1;
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd != -1 && connect(fd, (const struct sockaddr *)&a, sizeof a) == -1) {
-        close(fd);
-        return -1;
-    }
-    return fd;
-}
-
 static void greet(struct engine_watch *w, int64_t now_ms)
 {
     struct wire_hello hello = {.version_min = WIRE_VERSION_ADOPT, .version_max = WIRE_VERSION_MAX};
 
-    w->fd = connect_to(w->socket_path);
+    w->fd = unix_socket_connect(w->socket_path);
     if (w->fd == -1) {
         w->due_ms = now_ms + RETRY_MS;
         return;

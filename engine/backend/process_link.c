@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "base/unix_socket.h"
 #include "engine/backend/process_state.h"
 #include "engine/wire/wire.h"
 
@@ -195,22 +195,6 @@ static void on_silence(void *arg)
 
 /* ---- connecting ---- */
 
-static int connect_to(const char *path)
-{
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    int fd;
-
-    if ((size_t)snprintf(a.sun_path, sizeof a.sun_path, "%s", path) >= sizeof a.sun_path)
-        return -1;
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    /* A Unix socket connects at once or not at all. */
-    if (fd != -1 && connect(fd, (const struct sockaddr *)&a, sizeof a) == -1) {
-        close(fd);
-        return -1;
-    }
-    return fd;
-}
-
 static void greet(struct process_link *l)
 {
     struct wire_hello hello = {.version_min = WIRE_VERSION_MIN, .version_max = WIRE_VERSION_MAX};
@@ -225,7 +209,7 @@ static void greet(struct process_link *l)
 
 static void try_connect(struct process_link *l)
 {
-    l->fd = connect_to(l->target->socket_path);
+    l->fd = unix_socket_connect(l->target->socket_path);
     if (l->fd != -1 && loop_watch(l->loop, l->fd, on_ready, l, &l->watch) != ST_OK) {
         close(l->fd);
         l->fd = -1;

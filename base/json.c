@@ -9,8 +9,8 @@
 
 #define NUMBER_CHARS "0123456789+-.eE"
 
-/* Walks the text once, outside strings counting brackets, and refuses depth and NUL before jansson
- * recurses into anything. */
+/* Walks the text once, outside strings counting brackets, and refuses depth before jansson recurses
+ * into anything. */
 static enum status scan(const char *text, size_t len, int depth_max, struct reason *why)
 {
     bool in_string = false;
@@ -19,8 +19,6 @@ static enum status scan(const char *text, size_t len, int depth_max, struct reas
     for (size_t i = 0; i < len; i++) {
         char c = text[i];
 
-        if (c == '\0')
-            return fail(why, ST_INVALID, "The JSON text contains a NUL byte.");
         if (in_string) {
             if (c == '\\')
                 i++;
@@ -59,6 +57,8 @@ static enum status check(const char *text, size_t len, int depth_max, struct rea
 {
     if (len == 0)
         return fail(why, ST_INVALID, "The JSON text is empty.");
+    if (memchr(text, '\0', len) != NULL)
+        return fail(why, ST_INVALID, "The JSON text contains a NUL byte.");
     if (!utf8_is_valid(text, len))
         return fail(why, ST_INVALID, "The JSON text is not valid UTF-8.");
     return scan(text, len, depth_max, why);

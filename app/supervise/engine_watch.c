@@ -72,7 +72,7 @@ static enum status on_welcome(struct engine_watch *w, const struct wire_frame *f
         return ST_UNSUPPORTED;
     w->state = ENGINE_WATCH_SEES;
     w->greeted = true;
-    wire_put_monitor(&w->out);
+    wire_put_bare(&w->out, WIRE_MONITOR);
     return ST_OK;
 }
 

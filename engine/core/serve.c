@@ -88,7 +88,7 @@ static enum status on_monitor(struct conn *c, const struct wire_frame *f)
     if (c->version < WIRE_VERSION_ADOPT || c->is_monitor || c->jobs != NULL)
         return ST_CORRUPT;
     c->is_monitor = true;
-    return wire_get_monitor(f);
+    return wire_get_bare(f);
 }
 
 static struct conn_list all_conns(const struct engine_process *p)

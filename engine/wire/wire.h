@@ -22,9 +22,10 @@
 #include "engine/sampling.h"
 #include "engine/text/tokenizer.h"
 
-/* 3 brings MONITOR, CLAIM, SETTLED and RELEASE; all else is as in 2. */
+/* 3 brings MONITOR, CLAIM, SETTLED and RELEASE, 4 HANDOVER and WAKE; all else is as in 2. */
 #define WIRE_VERSION_MIN      2
 #define WIRE_VERSION_ADOPT    3
+#define WIRE_VERSION_HANDOVER 4
 #define WIRE_FRAME_BYTES_MAX  (16u << 20) /* a prompt of a million ids is 4 MiB */
 #define WIRE_HEADER_BYTES     6
 #define WIRE_STOPS_MAX        4       /* as STOP_STRINGS_MAX */
@@ -37,7 +38,7 @@
 
 /* A build may pretend to be the next one: to try what an upgrade does. */
 #ifndef WIRE_VERSION_MAX
-#define WIRE_VERSION_MAX 3
+#define WIRE_VERSION_MAX 4
 #endif
 
 enum wire_type {
@@ -54,6 +55,12 @@ enum wire_type {
     WIRE_CLAIM = 11,   /* gateway: requests of an earlier one, whose ends it needs */
     WIRE_SETTLED = 12, /* engine: how a claimed request ended, one frame for each */
     WIRE_RELEASE = 13, /* gateway: the ends of these requests are durable and may be forgotten */
+    /* A monitor, and then the engine to its gateways: another engine serves the socket's path now,
+     * new jobs are for it. This one takes jobs until its last gateway has left, and leaves then. */
+    WIRE_HANDOVER = 14,
+    /* A gateway in place of HELLO, to who answers for an engine that was unloaded while idle: a
+     * request waits for it. The answer is REFUSED. */
+    WIRE_WAKE = 15,
 };
 
 struct wire_hello {
@@ -174,7 +181,8 @@ void wire_put_cancel(struct buf *b, uint64_t job);
 void wire_put_final(struct buf *b, const struct wire_final *v);
 void wire_put_stats(struct buf *b, const struct wire_stats *v);
 void wire_put_credit(struct buf *b, uint64_t bytes);
-void wire_put_monitor(struct buf *b);
+/* MONITOR, HANDOVER or WAKE, which have no body. */
+void wire_put_bare(struct buf *b, enum wire_type type);
 void wire_put_claim(struct buf *b, const struct wire_requests *v);
 void wire_put_settled(struct buf *b, const struct wire_settled *v);
 void wire_put_release(struct buf *b, const struct wire_requests *v);
@@ -196,7 +204,7 @@ MUST_CHECK enum status wire_get_cancel(const struct wire_frame *f, uint64_t *job
 MUST_CHECK enum status wire_get_final(const struct wire_frame *f, struct wire_final *out);
 MUST_CHECK enum status wire_get_stats(const struct wire_frame *f, struct wire_stats *out);
 MUST_CHECK enum status wire_get_credit(const struct wire_frame *f, uint64_t *bytes);
-MUST_CHECK enum status wire_get_monitor(const struct wire_frame *f);
+MUST_CHECK enum status wire_get_bare(const struct wire_frame *f);
 MUST_CHECK enum status wire_get_claim(const struct wire_frame *f, struct wire_requests *out);
 MUST_CHECK enum status wire_get_settled(const struct wire_frame *f, struct wire_settled *out);
 MUST_CHECK enum status wire_get_release(const struct wire_frame *f, struct wire_requests *out);

@@ -1,13 +1,14 @@
-/* Frames by which a gateway adopts an engine, and a supervisor watches one (version 3). */
+/* Frames by which a gateway adopts an engine, and a supervisor watches one (version 3) and replaces
+ * or wakes it (version 4). */
 #include <assert.h>
 #include <string.h>
 
 #include "engine/wire/wire.h"
 #include "engine/wire/wire_parts.h"
 
-void wire_put_monitor(struct buf *b)
+void wire_put_bare(struct buf *b, enum wire_type type)
 {
-    wire_end(b, wire_begin(b, WIRE_MONITOR));
+    wire_end(b, wire_begin(b, type));
 }
 
 static void put_requests(struct buf *b, enum wire_type type, const struct wire_requests *v)
@@ -42,7 +43,7 @@ void wire_put_settled(struct buf *b, const struct wire_settled *v)
     wire_end(b, start);
 }
 
-enum status wire_get_monitor(const struct wire_frame *f)
+enum status wire_get_bare(const struct wire_frame *f)
 {
     struct reader r = wire_body_of(f);
 

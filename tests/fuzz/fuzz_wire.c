@@ -52,9 +52,11 @@ static bool again(const struct wire_frame *f, struct buf *scratch, struct buf *o
         TRY(WIRE_RELEASE, release, requests)
         TRY(WIRE_SETTLED, settled, settled)
     case WIRE_MONITOR:
-        if (wire_get_monitor(f) != ST_OK)
+    case WIRE_HANDOVER:
+    case WIRE_WAKE:
+        if (wire_get_bare(f) != ST_OK)
             return false;
-        wire_put_monitor(out);
+        wire_put_bare(out, (enum wire_type)f->type);
         return true;
     case WIRE_SUBMIT:
         if (wire_get_submit(f, scratch, &v.submit) != ST_OK)

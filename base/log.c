@@ -1,12 +1,15 @@
 #include "base/log.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/utf8.h"
 
 #define LINE_BYTES 1024
 
@@ -39,6 +42,25 @@ static size_t put_head(char *line, size_t cap, enum log_level level, const char 
     return (size_t)n < cap ? (size_t)n : cap - 1;
 }
 
+/* In place: nothing that ends a line or steers a terminal (C0, DEL, C1), nothing that is no UTF-8.
+ * Returns the length, less where a `cut` went through the last character. */
+static size_t clean(char *line, size_t len, bool cut)
+{
+    for (size_t i = 0; i < len;) {
+        uint32_t cp = '?';
+        const int n = utf8_decode(line + i, len - i, &cp);
+
+        if (n == -1 && cut)
+            return i;
+        if (n <= 0)
+            line[i] = '?';
+        else if (cp < 0x20 || (cp >= 0x7F && cp < 0xA0))
+            memset(line + i, ' ', (size_t)n);
+        i += n > 0 ? (size_t)n : 1;
+    }
+    return len;
+}
+
 void log_write(enum log_level level, const char *request, const char *event, const char *fmt, ...)
 {
     char line[LINE_BYTES];
@@ -55,9 +77,7 @@ void log_write(enum log_level level, const char *request, const char *event, con
     end = at + (n < 0 ? 0 : (size_t)n);
     if (end > sizeof line - 2)
         end = sizeof line - 2;
-    for (size_t i = at; i < end; i++)
-        if ((unsigned char)line[i] < 0x20 || line[i] == 0x7F)
-            line[i] = ' ';
+    end = clean(line, end, end == sizeof line - 2);
     line[end] = '\n';
     /* One write, so that lines of several threads and processes don't mix; a full or closed
      * standard error must not stop the service, so a failure is ignored. */

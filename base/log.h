@@ -11,7 +11,8 @@ enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
  * start, before threads. */
 void log_init(const char *process, enum log_level level);
 /* `request` is the request id as clients see it, or NULL. `event` is dotted: "quota.reserve".
- * Control characters and newlines in the message are replaced. */
+ * Whatever a caller passes makes one line: control characters and bytes that are no UTF-8 are
+ * replaced, and what is over 1 KiB is cut. */
 void log_write(enum log_level level, const char *request, const char *event, const char *fmt, ...)
     PRINTF_LIKE(4, 5);
 

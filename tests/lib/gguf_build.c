@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "tests/lib/splitmix64.h"
 
 void gguf_build_init(struct gguf_build *b)
 {
@@ -104,19 +105,9 @@ void gguf_build_tensor(struct gguf_build *b, const char *name, uint32_t type, ui
     b->n_tensors++;
 }
 
-/* splitmix64: any seed is a good one. */
-static uint64_t next_random(uint64_t *seed)
-{
-    uint64_t z = *seed += 0x9E3779B97F4A7C15u;
-
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
-}
-
 float gguf_build_uniform(uint64_t *seed)
 {
-    return (float)(next_random(seed) >> 40) * 0x1p-23f - 1.0f;
+    return (float)(splitmix64(seed) >> 40) * 0x1p-23f - 1.0f;
 }
 
 static bool has_quantizer(enum tensor_type type)
@@ -292,7 +283,7 @@ void gguf_build_random_blocks(enum tensor_type type, float deviation, size_t n, 
         size_t start = out->len;
 
         for (uint32_t k = 0; k < bytes; k++)
-            buf_put_u8(out, (uint8_t)next_random(seed));
+            buf_put_u8(out, (uint8_t)splitmix64(seed));
         assert(!out->failed);
         put_half_at(out, start + (size_t)random_types[i].d_at, d);
         if (random_types[i].m_at != -1)

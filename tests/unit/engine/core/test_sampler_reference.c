@@ -1,6 +1,7 @@
 /* All parameters together, on random rows and on an adversary's, against their definitions. */
 #include "engine/core/adjust.h"
 #include "engine/core/sampler.h"
+#include "tests/lib/splitmix64.h"
 #include "tests/unit/engine/core/sampling_reference.h"
 
 #include <math.h>
@@ -39,14 +40,9 @@ static int teardown(void **state)
 
 static uint64_t random_state;
 
-/* splitmix64 (Steele et al., 2014) */
 static uint32_t below(uint32_t n)
 {
-    uint64_t z = random_state += 0x9e3779b97f4a7c15u;
-
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return (uint32_t)(((z ^ z >> 31) >> 32) * n >> 32);
+    return (uint32_t)((splitmix64(&random_state) >> 32) * n >> 32);
 }
 
 static float between(float from, float to)

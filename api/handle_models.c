@@ -24,7 +24,8 @@ static const struct engine_model *find(struct request *r, char name[MODEL_NAME_B
     size_t skip = strlen(r->route->path);
     h2o_iovec_t path = r->http->path_normalized;
 
-    if (path.len - skip > MODEL_NAME_BYTES_MAX)
+    /* A decoded NUL byte would end the name before the path's end. */
+    if (path.len - skip > MODEL_NAME_BYTES_MAX || memchr(path.base, '\0', path.len) != NULL)
         return NULL;
     memcpy(name, path.base + skip, path.len - skip);
     name[path.len - skip] = '\0';

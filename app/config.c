@@ -159,12 +159,13 @@ static enum status load(const char *path, bool engine, struct config **out, stru
     return st;
 }
 
-static enum status check_pepper(const struct config *c, const char *hex, struct reason *why)
+static enum status check_pepper(const struct config *c, struct buf *text, struct reason *why)
 {
     struct stat s;
-    size_t n = strspn(hex, "0123456789abcdefABCDEF");
+    size_t n = strspn(buf_cstr(text), "0123456789abcdefABCDEF");
 
-    if (n < PEPPER_HEX_MIN || hex[n] != '\0')
+    /* A NUL byte would end the text for its users and hide what follows. */
+    if (n < PEPPER_HEX_MIN || n != text->len)
         return fail_param(why, ST_INVALID, "auth.pepper_file",
                           "%s: auth.pepper_file must hold at least %d hex digits and nothing else",
                           c->auth_pepper_file, PEPPER_HEX_MIN);
@@ -183,10 +184,10 @@ static enum status load_pepper(struct config *c, struct reason *why)
 
     buf_init(&text);
     st = read_file(c->auth_pepper_file, PEPPER_BYTES_MAX, &text, why);
-    while (text.len > 0 && strchr(" \r\n", text.data[text.len - 1]) != NULL)
+    while (text.len > 0 && memchr(" \r\n", text.data[text.len - 1], 3) != NULL)
         text.len--;
     if (st == ST_OK)
-        st = check_pepper(c, buf_cstr(&text), why);
+        st = check_pepper(c, &text, why);
     if (st == ST_OK) {
         free(c->auth_pepper);
         c->auth_pepper = strdup(buf_cstr(&text));

@@ -342,6 +342,10 @@ enum status config_yaml_read(const char *text, size_t len, const char *name, con
     enum status st;
 
     assert(config_keys_count <= SEEN_WORDS * 64);
+    /* libyaml would take UTF-16 by its first bytes; whoever edits the text (config_update) reads it
+     * as a C string. */
+    if (len > 0 && memchr(text, '\0', len) != NULL)
+        return fail(why, ST_INVALID, "%s: not YAML in UTF-8: there is a NUL byte", name);
     st = store_defaults(&y);
     if (st != ST_OK)
         return st;

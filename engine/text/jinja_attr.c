@@ -270,12 +270,12 @@ static const char *key_name(struct jinja *j, const struct jstr *s)
 
 static struct jval by_string(struct jinja *j, struct jval object, const struct jstr *key)
 {
-    char *name = arena_strndup(&j->arena, key->data, key->len);
+    const char *name = js_name(&j->arena, key);
     struct jval v;
     bool found = false;
 
     if (name == NULL)
-        return jv_none();
+        return jv_undefined_attr(j, object, key_name(j, key));
     v = method_of(j, object, name, &found);
     if (found)
         return v;

@@ -189,13 +189,16 @@ static struct jval global_strftime_now(struct jinja *j, struct jval self, const 
 {
     time_t now = (time_t)j->now_s;
     const struct jstr *fmt = jinja_str(j, a[0]);
-    char *zero = arena_strndup(&j->arena, fmt->data, fmt->len), text[512];
+    const char *zero = js_name(&j->arena, fmt);
+    char text[512];
     struct tm tm;
     size_t n;
 
     (void)self;
-    if (zero == NULL || gmtime_r(&now, &tm) == NULL)
+    if (zero == NULL || gmtime_r(&now, &tm) == NULL) {
+        jinja_raise(j, "strftime_now() can't take this format");
         return jv_str(&js_empty);
+    }
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral" /* the format is the template's */
     n = strftime(text, sizeof text, zero, &tm);

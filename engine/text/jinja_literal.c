@@ -53,7 +53,7 @@ static long escape_number(const char *s, size_t len, size_t *used)
     char digits[9] = "";
     size_t from = want != 0 ? 1 : 0;
 
-    while (from + n < len && n < (want != 0 ? want : 3) &&
+    while (from + n < len && n < (want != 0 ? want : 3) && s[from + n] != '\0' &&
            strchr(base == 16 ? "0123456789abcdefABCDEF" : "01234567", s[from + n]) != NULL) {
         digits[n] = s[from + n];
         n++;
@@ -78,7 +78,7 @@ static size_t unescape_one(struct parser *p, const char *s, size_t len, char *ou
     }
     if (s[0] == 'N')
         parser_refuse(p, "escape", "\\N");
-    if (strchr("xuU01234567", s[0]) == NULL) {
+    if (s[0] == '\0' || strchr("xuU01234567", s[0]) == NULL) {
         out[(*n)++] = '\\'; /* an unknown escape stays as it is, as in Python */
         return 0;
     }

@@ -144,10 +144,8 @@ static void check_inner_name(struct parser *p, const struct expr *e)
     name = arena_strndup(p->arena, v->s->data, v->s->len);
     if (name == NULL)
         parser_fail(p, ST_TOO_LARGE, "is too large");
-    else if (is_map && jinja_filter(name) == NULL)
-        parser_unknown(p, "filter", name);
-    else if (!is_map && jinja_test(name) == NULL)
-        parser_unknown(p, "test", name);
+    else if (strlen(name) != v->s->len || (is_map ? jinja_filter(name) : jinja_test(name)) == NULL)
+        parser_unknown(p, is_map ? "filter" : "test", name);
 }
 
 /* Names of filters and tests may have dots; none of ours has, so such a name is refused whole. */

@@ -184,8 +184,7 @@ static struct jargs args_after(const struct jargs *args, size_t n)
 static const struct jfunc *named_function(struct jinja *j, struct jval name,
                                           const struct jfunc *(*find)(const char *name))
 {
-    const char *text =
-        name.type != JT_STRING ? NULL : arena_strndup(&j->arena, name.s->data, name.s->len);
+    const char *text = name.type != JT_STRING ? NULL : js_name(&j->arena, name.s);
     const struct jfunc *f = text == NULL ? NULL : find(text);
 
     if (f == NULL)

@@ -36,6 +36,12 @@ const struct jstr *js_cstr(struct jinja *j, const char *s)
     return js_new(j, s, strlen(s), false);
 }
 
+const char *js_name(struct arena *a, const struct jstr *s)
+{
+    return s->len != 0 && memchr(s->data, '\0', s->len) != NULL ? NULL
+                                                                : arena_strndup(a, s->data, s->len);
+}
+
 /* Index of the run that holds byte pos (the last one for a pos past the end). */
 static size_t run_at(const struct jstr *s, size_t pos)
 {

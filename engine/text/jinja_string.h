@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct arena;
 struct jinja;
 struct jtext;
 
@@ -33,6 +34,9 @@ extern const struct jstr js_empty;
 struct jstr js_of(const char *data, size_t len, bool from_template);
 const struct jstr *js_new(struct jinja *j, const char *data, size_t len, bool from_template);
 const struct jstr *js_cstr(struct jinja *j, const char *s);
+/* Its text NUL-terminated, to be looked up in tables of names. NULL: out of memory, or it holds a
+ * NUL byte, which no name does. */
+const char *js_name(struct arena *a, const struct jstr *s);
 /* Bytes [from, to): both at character borders. */
 const struct jstr *js_slice(struct jinja *j, const struct jstr *s, size_t from, size_t to);
 /* Amortized O(length of b) when `a` was itself the result of a js_concat. */

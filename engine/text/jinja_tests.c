@@ -213,7 +213,7 @@ static bool is_known(struct jinja *j, struct jval v, const struct jfunc *(*find)
 
     if (v.type != JT_STRING)
         return false;
-    name = arena_strndup(&j->arena, v.s->data, v.s->len);
+    name = js_name(&j->arena, v.s);
     return name != NULL && find(name) != NULL;
 }
 

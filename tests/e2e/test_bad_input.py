@@ -146,6 +146,8 @@ def test_unknown_paths_and_methods(stack, key, client):
     r = client.get(stack.base + "/v1/chat/completions", headers={"authorization": f"Bearer {key}"})
     check_error(r, 405)
     assert "POST" in r.headers["allow"]
+    # A model whose name a NUL byte would cut to one that exists.
+    check_error(client.get(f"{stack.base}/v1/models/{MODEL_ID}%00x", headers={"authorization": f"Bearer {key}"}), 404)
     r = client.post(stack.base + "/health")
     check_error(r, 405)
     assert r.headers["allow"] == "GET, HEAD"

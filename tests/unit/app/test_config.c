@@ -138,6 +138,24 @@ static void files_that_are_no_configuration_are_refused(void **state)
     assert_refused(SMALLEST "---\nmodel: {}\n", "a second document");
 }
 
+/* libyaml tells UTF-16 by its first bytes; UTF-8 may begin with a mark too. */
+static void a_file_of_another_encoding_is_refused(void **state)
+{
+    static const char utf16[] = "\xFF\xFEm\0o\0d\0e\0l\0:\0 \0{\0}\0\n",
+                      nul[] = SMALLEST "# a\0b\n";
+    struct config *c = NULL;
+    struct reason why;
+
+    (void)state;
+    assert_int_equal(config_parse(utf16, sizeof utf16, "c.yaml", "/", &c, &why), ST_INVALID);
+    assert_non_null(strstr(why.text, "not YAML"));
+    assert_int_equal(config_parse(nul, sizeof nul - 1, "c.yaml", "/", &c, &why), ST_INVALID);
+    assert_non_null(strstr(why.text, "not YAML"));
+    if (parse("\xEF\xBB\xBF" SMALLEST, &c, &why) != ST_OK)
+        fail_msg("%s", why.text);
+    config_free(c);
+}
+
 static void missing_required_keys_are_named(void **state)
 {
     (void)state;
@@ -166,7 +184,7 @@ static void socket_paths_that_the_kernel_would_cut_are_refused(void **state)
 
 static char folder[] = "/tmp/sluice-test-config-XXXXXX";
 
-static void write_file(const char *name, const char *text, mode_t mode)
+static void write_bytes(const char *name, const char *text, size_t len, mode_t mode)
 {
     char path[128];
     FILE *f;
@@ -174,9 +192,14 @@ static void write_file(const char *name, const char *text, mode_t mode)
     snprintf(path, sizeof path, "%s/%s", folder, name);
     f = fopen(path, "w");
     assert_non_null(f);
-    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fwrite(text, 1, len, f), len);
     assert_int_equal(fclose(f), 0);
     assert_int_equal(chmod(path, mode), 0);
+}
+
+static void write_file(const char *name, const char *text, mode_t mode)
+{
+    write_bytes(name, text, strlen(text), mode);
 }
 
 static enum status load_with_pepper(const char *pepper, mode_t mode, struct config **c,
@@ -214,6 +237,25 @@ static void weak_or_open_pepper_is_refused(void **state)
     assert_int_equal(load_with_pepper(HEX64 " and more", 0600, &c, &why), ST_INVALID);
     assert_int_equal(load_with_pepper(HEX64, 0644, &c, &why), ST_FORBIDDEN);
     assert_null(c);
+}
+
+static void what_a_nul_byte_hides_in_the_pepper_is_refused(void **state)
+{
+    static const char *const texts[] = {HEX64 "\0and more", HEX64 "\0", "\0" HEX64};
+    static const size_t lens[] = {sizeof HEX64 "and more", sizeof HEX64, sizeof HEX64};
+    char path[128];
+
+    (void)state;
+    write_file("sluice.yaml", SMALLEST, 0644);
+    snprintf(path, sizeof path, "%s/sluice.yaml", folder);
+    for (size_t i = 0; i < COUNT_OF(texts); i++) {
+        struct config *c = NULL;
+        struct reason why;
+
+        write_bytes("pepper", texts[i], lens[i], 0600);
+        assert_int_equal(config_load(path, &c, &why), ST_INVALID);
+        assert_string_equal(why.param, "auth.pepper_file");
+    }
 }
 
 static void engine_reads_no_secret(void **state)
@@ -284,11 +326,13 @@ int main(void)
         cmocka_unit_test(a_watchdog_below_a_few_steps_is_refused),
         cmocka_unit_test(one_core_is_a_list_too),
         cmocka_unit_test(files_that_are_no_configuration_are_refused),
+        cmocka_unit_test(a_file_of_another_encoding_is_refused),
         cmocka_unit_test(missing_required_keys_are_named),
         cmocka_unit_test(keys_that_contradict_each_other_are_refused),
         cmocka_unit_test(socket_paths_that_the_kernel_would_cut_are_refused),
         cmocka_unit_test(pepper_is_read_from_its_file),
         cmocka_unit_test(weak_or_open_pepper_is_refused),
+        cmocka_unit_test(what_a_nul_byte_hides_in_the_pepper_is_refused),
         cmocka_unit_test(engine_reads_no_secret),
         cmocka_unit_test(missing_file_is_said),
         cmocka_unit_test(document_names_every_key),

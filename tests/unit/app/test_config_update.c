@@ -187,6 +187,23 @@ static void what_cant_be_changed_in_its_line_is_refused(void **state)
     buf_dispose(&out);
 }
 
+/* `edited` as some editors would save it: as UTF-16, whose lines are of bytes that no other line
+ * has. */
+static void a_file_of_another_encoding_is_refused(void **state)
+{
+    char wide[2 + 2 * sizeof edited] = {'\xFF', '\xFE'};
+    struct reason why = {0};
+    struct buf out;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof edited - 1; i++)
+        wide[2 + 2 * i] = edited[i];
+    buf_init(&out);
+    assert_int_equal(config_update(&out, wide, 2 * sizeof edited, &first, &why), ST_INVALID);
+    assert_non_null(strstr(why.text, "not YAML"));
+    buf_dispose(&out);
+}
+
 static void a_second_start_leaves_the_file_alone(void **state)
 {
     static const char more[] = "log:\n  level: warn # ours\n";
@@ -229,6 +246,7 @@ int main(void)
         cmocka_unit_test(what_is_missing_is_added),
         cmocka_unit_test(another_model_is_written_with_any_path),
         cmocka_unit_test(what_cant_be_changed_in_its_line_is_refused),
+        cmocka_unit_test(a_file_of_another_encoding_is_refused),
         cmocka_unit_test(a_second_start_leaves_the_file_alone),
     };
 

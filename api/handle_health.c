@@ -1,5 +1,6 @@
 /* GET /livez, /readyz (and /health), /metrics: for machines that watch this one. */
 #include <inttypes.h>
+#include <string.h>
 
 #include "api/loop_thread.h"
 #include "api/respond.h"
@@ -45,21 +46,28 @@ static bool put_absence(struct buf *text, const struct engine_stats *st)
 }
 
 /* Why there is no engine, where that is known: its supervisor says it, or its own numbers. Of
- * several the first that has something to say. */
+ * several the first that has something to say, with its model: "engine ID: why". */
 static void put_reason(struct buf *b, struct api *a)
 {
+    static const char part[] = "engine"; /* what put_absence begins with */
+    const struct engine_model *m = NULL;
     struct engine_stats st;
     struct buf text;
-    bool found = false;
 
     buf_init(&text);
-    for (size_t i = 0; i < a->n_models && !found; i++) {
-        engine_stats_of(a->parts.engine, engine_model_at(a->parts.engine, i), &st);
-        found = put_absence(&text, &st);
+    for (size_t i = 0; i < a->n_models && text.len == 0; i++) {
+        m = engine_model_at(a->parts.engine, i);
+        engine_stats_of(a->parts.engine, m, &st);
+        (void)put_absence(&text, &st);
     }
-    if (found) {
-        buf_puts(b, ",\"reason\":");
-        json_put_cstr(b, buf_cstr(&text));
+    if (text.len > 0) {
+        buf_printf(b, ",\"reason\":\"%s", part);
+        if (a->n_models > 1) {
+            buf_putc(b, ' ');
+            json_put_chars(b, m->id, strlen(m->id));
+        }
+        json_put_chars(b, text.data + strlen(part), text.len - strlen(part));
+        buf_putc(b, '"');
     }
     buf_dispose(&text);
 }

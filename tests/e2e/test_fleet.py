@@ -162,6 +162,7 @@ def test_a_crash_loop_of_one_leaves_the_other_alone(stack, shallow):
         wait_for("the end of the loop", lambda: f.states()[SHALLOW] == "stopped", 30 * SLOW)
         assert f.is_ready() and f.chat(model="chat").status_code == 200 and f.engine_pid(MODEL_ID) == neighbour
         assert f.chat(model="quick").status_code == 503
+        assert f.parts()["reason"].startswith(f"engine {SHALLOW}: stopped after 5 crashes: ")
         code, engines = f.status()
         assert code == 0 and "stopped after 5 crashes" in engines[SHALLOW]["reason"]
         done = f.model("load", SHALLOW, check=False)

@@ -2,6 +2,7 @@
 without end and note how each answer ended, and what can be done to an engine."""
 
 import contextlib
+import itertools
 import os
 import random
 import resource
@@ -18,21 +19,26 @@ import httpx2
 from conftest import MODEL, MODEL_ID, ROOT, SLOW, Several, scratch, sse_events, wait_for
 from test_fleet import SHALLOW, Fleet
 
+POISONED = "test/poisoned"
 ERROR_MEMBERS = {"message", "type", "param", "code"}
 # Of the tokens that reached the gateway, those whose text waits for the rest of a character or word.
 HELD_TOKENS = 8
 
 
 class Pair(Fleet):
-    """The demo model, which nothing may happen to, and one block of it (`quick`), whose file is this pair's own."""
+    """The demo model, which nothing may happen to, and one block of it (`quick`), whose file is this pair's own. With
+    `poisoned` a third one, the same block with a NaN in it."""
 
-    def __init__(self, stack, base, stall_ms):
+    def __init__(self, stack, base, stall_ms, poisoned=False):
         self.file, self.stall_ms = base / "quick.gguf", stall_ms
         subprocess.run([sys.executable, str(ROOT / "tools/shallow_gguf.py"), str(MODEL), str(self.file), "1"], check=True)
         shutil.copy(self.file, base / "whole.gguf")
         super().__init__(stack, base / "var", [
             {"path": str(MODEL), "id": MODEL_ID, "aliases": ["chat"], "threads": 1, "kv_mb": 256, "required": "on"},
             {"path": str(self.file), "id": SHALLOW, "aliases": ["quick"], "threads": 1, "kv_mb": 256}])
+        if poisoned:
+            poison(self.file, base / "poisoned.gguf")
+            self.models.append({"path": str(base / "poisoned.gguf"), "id": POISONED, "threads": 1, "kv_mb": 256})
 
     def write_config(self):
         Several.write_config(self)
@@ -43,20 +49,21 @@ class Pair(Fleet):
         shutil.copy(self.file.parent / "whole.gguf", self.file.parent / "next.gguf")
         os.rename(self.file.parent / "next.gguf", self.file)
 
-    def poison_file(self):
-        """A NaN in the last norm: every row of logits is NaN."""
-        subprocess.run([sys.executable, str(ROOT / "tools/damaged_gguf.py"), str(self.file.parent / "whole.gguf"),
-                        str(self.file), "output_norm.weight"], check=True)
-
     def wait_successor(self, old):
         wait_for("its successor", lambda: self.engine_pid(SHALLOW) not in (None, old), 30 * SLOW)
         self.wait_model(SHALLOW)
 
 
+def poison(source, target):
+    """A NaN in the last norm: every row of logits is NaN."""
+    subprocess.run([sys.executable, str(ROOT / "tools/damaged_gguf.py"), str(source), str(target), "output_norm.weight"],
+                   check=True)
+
+
 @contextlib.contextmanager
-def pair(stack, stall_ms):
+def pair(stack, stall_ms, poisoned=False):
     base = scratch("pair")
-    p = Pair(stack, base, stall_ms)
+    p = Pair(stack, base, stall_ms, poisoned)
     try:
         yield p
     finally:
@@ -106,12 +113,19 @@ class Answer:
 
 
 class Clients:
-    """`n` of them on one model, each with one request after the other, streamed and whole in turn, until stopped."""
+    """`n` of them on one model, each with one request after the other, streamed and whole in turn, until stopped;
+    prompts of up to `sentences`, answers of up to `tokens`, `pause_s` after an error."""
 
-    def __init__(self, fleet, key, model, n, tokens=24):
-        self.fleet, self.key, self.model, self.tokens = fleet, key, model, tokens
-        self.stopping, self.answers, self.running = threading.Event(), [], {}
-        self.threads = [threading.Thread(target=self.run, args=(i,), daemon=True) for i in range(n)]
+    def __init__(self, fleet, key, model, n, tokens=24, sentences=12, pause_s=0.05):
+        self.fleet, self.key, self.model = fleet, key, model
+        self.tokens, self.sentences, self.pause_s = tokens, sentences, pause_s
+        self.n, self.count, self.answers, self.running = n, itertools.count(), [], {}
+        self.start()
+
+    def start(self):
+        """Also after a stop."""
+        self.stopping = threading.Event()
+        self.threads = [threading.Thread(target=self.run, args=(i,), daemon=True) for i in range(self.n)]
         for t in self.threads:
             t.start()
 
@@ -122,19 +136,19 @@ class Clients:
         assert not any(t.is_alive() for t in self.threads), "a request hangs"
 
     def run(self, i):
-        rng, n = random.Random(i), 0
+        rng = random.Random(i)
         with httpx2.Client(timeout=60 * SLOW) as client:
             while not self.stopping.is_set():
-                n += 1
-                answer = self.one(client, f"{self.model}-{i}-{n}", (i + n) % 2 == 0, rng)
+                n = next(self.count)
+                answer = self.one(client, f"{self.model}-{n}", n % 2 == 0, rng)
                 self.answers.append(answer)
                 if answer.kind != "ok":
-                    time.sleep(0.05)
+                    time.sleep(self.pause_s)
 
     def one(self, client, name, streamed, rng):
         a = Answer(name, streamed)
         body = {"model": self.model, "max_tokens": rng.randint(2, self.tokens), "ignore_eos": True, "temperature": 0.8,
-                "messages": [{"role": "user", "content": f"Tell me story {name}. " * rng.randint(1, 12)}]}
+                "messages": [{"role": "user", "content": f"Tell me story {name}. " * rng.randint(1, self.sentences)}]}
         headers = {"authorization": f"Bearer {self.key}", "x-client-request-id": name}
         if streamed:
             body |= {"stream": True, "stream_options": {"include_usage": True}, "logprobs": True}

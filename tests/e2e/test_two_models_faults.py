@@ -7,7 +7,7 @@ import os
 import pytest
 
 from conftest import MODEL_ID, SLOW, wait_for
-from faults import ERROR_MEMBERS, Clients, check_bill, freeze, kill, pair, starved, truncate, unable_to_allocate, wait_gone
+from faults import ERROR_MEMBERS, Clients, check_bill, freeze, kill, pair, poison, starved, truncate, unable_to_allocate, wait_gone
 from test_fleet import SHALLOW, Story
 
 STALL_MS = 5000 * SLOW  # on a busy machine even a healthy engine is silent for a while
@@ -155,7 +155,7 @@ def test_a_file_that_garbage_took_the_place_of(two):
 def test_weights_that_are_not_finite(stack):
     """Each request fails by itself, free of charge; the engine stays."""
     with pair(stack, STALL_MS) as two:
-        two.poison_file()
+        poison(two.file.parent / "whole.gguf", two.file)
         two.start()
         victim, neighbour = two.engine_pid(SHALLOW), two.engine_pid(MODEL_ID)
         key = two.new_key("poisoned", rpm=100000, tpm=100000000, concurrency=2 * N)

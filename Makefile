@@ -81,7 +81,7 @@ TLIB_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/lib/*.c))
 # SQL and Lua travel inside the binary.
 EMBED_SRC := $(wildcard migrations/*.sql quota/*.lua)
 
-.PHONY: all run test check unit emulated integration e2e lint fuzz bench install clean venv
+.PHONY: all run test check unit emulated integration e2e lint fuzz bench next install clean venv
 all: $(B)/sluice
 
 $(B)/sluice: $(APP_OBJ) $(LIB)
@@ -206,6 +206,12 @@ lint: all
 
 bench: all
 	@sh bench/run.sh $(B)/sluice
+
+# The same program with the next version of the frames: a gateway of it and ours share an engine in
+# tests/e2e/test_rolling.py and bench/rolling.py.
+NEXT_WIRE := $(shell sed -n 's/^\#define WIRE_VERSION_MAX \([0-9]*\)$$/\1/p' engine/wire/wire.h | awk '{print $$1 + 1}')
+next:
+	$(MAKE) all B=build/next CFLAGS="$(CFLAGS) -DWIRE_VERSION_MAX=$(NEXT_WIRE)"
 
 install: all
 	install -D -m 0755 $(B)/sluice $(DESTDIR)$(PREFIX)/bin/sluice

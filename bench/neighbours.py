@@ -1,21 +1,24 @@
 #!/usr/bin/env python3
 """What a busy engine does to its neighbours on the same cores: a journal's commit and a Redis round trip, idle and under
-full load, at several priorities of the engine. Loopback only; needs the right to raise priorities (root).
+full load, at several priorities of the engine. Starts a stack of its own; loopback only; needs the right to raise
+priorities (root).
 
-    .venv/bin/python bench/neighbours.py --dir var --nice 0,5,10
+    .venv/bin/python bench/neighbours.py --nice 0,5,10 --rounds 2 --seconds 25
 
-DIR is the folder of a running `sluice up` that nobody else uses. A commit is what the journal's thread does for a group:
-some hundred bytes appended, then fdatasync. Each number of `--nice` is set on all threads of the engine and measured under
---streams streams without end; the engine's tokens per second are those of its own counter meanwhile.
+A commit is what the journal's thread does for a group: some hundred bytes appended in the journal's folder, then fdatasync.
+A round trip is a PING over Redis' Unix socket. Each number of --nice is set on all threads of the engine and measured under
+--streams streams without end; the engine's tokens per second are those of its own counter meanwhile. Every round measures
+idle and each priority once. Prints a table for bench/results. SLUICE_BIN names the binary.
 """
 
 import argparse
 import asyncio
-import json
+import contextlib
 import os
+import re
+import shutil
 import socket
-import statistics
-import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -23,6 +26,10 @@ from pathlib import Path
 import httpx2
 
 from load import percentile
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/e2e"))
+
+from conftest import MODEL_ID, Stack, scratch  # noqa: E402
 
 RECORD = b"\0" * 256  # as a few records of a group
 
@@ -63,9 +70,9 @@ def pings(path, seconds, pause=0.002):
 class Load(threading.Thread):
     """Streams without end; each is asked again when it is done."""
 
-    def __init__(self, args):
+    def __init__(self, stack, n_streams):
         super().__init__(daemon=True)
-        self.args, self.stopping = args, False
+        self.stack, self.n_streams, self.stopping = stack, n_streams, False
         self.start()
 
     def run(self):
@@ -73,7 +80,7 @@ class Load(threading.Thread):
 
     async def all(self):
         async with httpx2.AsyncClient(timeout=600, limits=httpx2.Limits(max_connections=None)) as client:
-            tasks = [asyncio.create_task(self.one(client, i)) for i in range(self.args.streams)]
+            tasks = [asyncio.create_task(self.one(client, i)) for i in range(self.n_streams)]
             while not self.stopping:
                 await asyncio.sleep(0.1)
             for t in tasks:
@@ -81,11 +88,13 @@ class Load(threading.Thread):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def one(self, client, i):
-        body = {"model": self.args.model, "prompt": [1000 + i, 2000, 3000], "max_tokens": 1000, "temperature": 0,
+        body = {"model": MODEL_ID, "prompt": [1000 + i, 2000, 3000], "max_tokens": 1000, "temperature": 0,
                 "ignore_eos": True, "stream": True}
         while True:
-            async with client.stream("POST", self.args.base + "/v1/completions", json=body,
-                                     headers={"authorization": f"Bearer {self.args.key}"}) as r:
+            async with client.stream("POST", self.stack.base + "/v1/completions", json=body,
+                                     headers={"authorization": f"Bearer {self.stack.demo_key}"}) as r:
+                if r.status_code != 200:
+                    raise RuntimeError(f"{r.status_code}: {(await r.aread()).decode()}")
                 async for _ in r.aiter_bytes():
                     pass
 
@@ -94,60 +103,85 @@ class Load(threading.Thread):
         self.join()
 
 
+@contextlib.contextmanager
+def load(stack, n_streams):
+    """The engine is busy from the start to the end."""
+    streams = Load(stack, n_streams)
+    try:
+        end = time.monotonic() + 60
+        while stack.metric("vllm:num_requests_running") < n_streams:
+            if time.monotonic() > end or not streams.is_alive():
+                sys.exit("the streams did not all begin")
+            time.sleep(0.1)
+        yield
+    finally:
+        streams.stop()
+
+
 def renice(pid, nice):
     for tid in os.listdir(f"/proc/{pid}/task"):
         os.setpriority(os.PRIO_PROCESS, int(tid), nice)
 
 
-def generated(args):
-    for line in httpx2.get(f"{args.base}/metrics").text.splitlines():
-        if line.startswith("vllm:generation_tokens_total"):
-            return float(line.rsplit(" ", 1)[1])
-    return 0.0
+class Case:
+    """What was measured so far at one priority of the engine, or without work for it (nice: None)."""
+
+    def __init__(self, nice):
+        self.nice, self.commits, self.pings, self.tokens, self.seconds = nice, [], [], 0, 0
+        self.name = "idle" if nice is None else f"busy, nice {nice}"
+
+    def measure(self, stack, seconds):
+        redis = re.search(r"(?ms)^redis:\n.*?^  socket: *(\S+)", stack.config.read_text()).group(1).strip('"')
+        threads = [threading.Thread(target=lambda: self.commits.extend(commits(stack.dir / "journal", seconds))),
+                   threading.Thread(target=lambda: self.pings.extend(pings(redis, seconds)))]
+        before, start = stack.metric("vllm:generation_tokens_total"), time.perf_counter()
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.tokens += stack.metric("vllm:generation_tokens_total") - before
+        self.seconds += time.perf_counter() - start
+
+    def row(self):
+        times = " | ".join(f"{', '.join(f'{percentile(t, p):.2f}' for p in (50, 99))}, {max(t):.0f}"
+                           for t in (self.commits, self.pings))
+        return f"| {self.name} | {self.tokens / self.seconds:.0f} | {times} |"
 
 
-def measure(args, name):
-    commit, ping = [], []
-    threads = [threading.Thread(target=lambda: commit.extend(commits(args.journal, args.seconds))),
-               threading.Thread(target=lambda: ping.extend(pings(args.redis, args.seconds)))]
-    before, start = generated(args), time.perf_counter()
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    rate = (generated(args) - before) / (time.perf_counter() - start)
-    for what, times in (("commit", commit), ("ping", ping)):
-        print(f"{name}: {what} n {len(times)}, median {statistics.median(times):.2f} ms, "
-              f"p99 {percentile(times, 99):.2f} ms, max {max(times):.2f} ms", flush=True)
-    print(f"{name}: engine {rate:.1f} tokens/s, load average {os.getloadavg()[0]:.2f}", flush=True)
+def one_round(stack, args, cases):
+    for c in cases:
+        if c.nice is None:
+            c.measure(stack, args.seconds)
+            continue
+        renice(stack.pid_of("engine"), c.nice)
+        with load(stack, args.streams):
+            c.measure(stack, args.seconds)
+        print(f"{c.name}: load average {os.getloadavg()[0]:.2f}", file=sys.stderr, flush=True)
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--dir", required=True, type=Path)
-    p.add_argument("--binary", default="build/release/sluice")
     p.add_argument("--nice", default="0,5,10")
     p.add_argument("--streams", type=int, default=16)
-    p.add_argument("--seconds", type=float, default=20)
+    p.add_argument("--rounds", type=int, default=2)
+    p.add_argument("--seconds", type=float, default=25, help="of each measurement")
     args = p.parse_args()
-    config = {}
-    for line in (args.dir / "sluice.yaml").read_text().splitlines():
-        key, _, value = line.strip().partition(": ")
-        config.setdefault(key, value.strip('"'))
-        if line.startswith("redis:"):
-            config.pop("socket", None)  # the engine's came first
-    args.redis, args.model = config["socket"], config["id"]
-    args.base, args.journal = f"http://127.0.0.1:{config['port']}", args.dir / "journal"
-    args.key = (args.dir / "demo.key").read_text().strip()
-    status = json.loads(subprocess.run([args.binary, "status", "--config", str(args.dir / "sluice.yaml"), "--json"],
-                                       capture_output=True, text=True, check=True).stdout)
-    measure(args, "idle")
-    load = Load(args)
-    time.sleep(3)
-    for nice in map(int, args.nice.split(",")):
-        renice(status["engines"][0]["pid"], nice)
-        measure(args, f"busy, engine at nice {nice}")
-    load.stop()
+    cases = [Case(None), *(Case(int(n)) for n in args.nice.split(","))]
+    base = scratch("neighbours")
+    stack = Stack(base / "var")
+    try:
+        stack.start()
+        with load(stack, args.streams):  # pages, buffers and repacked weights
+            time.sleep(args.seconds / 5)
+        for _ in range(args.rounds):
+            one_round(stack, args, cases)
+    finally:
+        stack.stop()
+        shutil.rmtree(base, ignore_errors=True)
+    print("| the engine | tokens/s | journal's commit, ms: p50, p99, max | Redis round trip, ms: p50, p99, max |")
+    print("|---|---:|---|---|")
+    for c in cases:
+        print(c.row())
 
 
 main()

@@ -322,6 +322,8 @@ static enum status start(struct jobs *j, struct conn *c, const struct wire_submi
 /* What a gateway may be told about a job that never began. */
 static enum status refusal(enum status s)
 {
+    if (s == ST_NO_MEMORY)
+        return ST_UNAVAILABLE; /* what others hold comes back as they end */
     return s == ST_TOO_LONG || s == ST_OVERLOADED || s == ST_UNAVAILABLE || s == ST_INVALID
                ? s
                : ST_INTERNAL;

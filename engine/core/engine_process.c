@@ -1,6 +1,7 @@
 #include "engine/core/engine_process.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -265,6 +266,7 @@ enum status engine_process_plan(const struct engine_process_config *cfg, struct 
     if (s == ST_OK) {
         size_t file = gguf_file_bytes(p.model->gguf), packed = plan.weight_bytes - file;
 
+        snprintf(out->revision, sizeof out->revision, "%s", p.model->revision);
         out->mapped_bytes = file > packed ? file - packed : 0;
         out->packed_bytes = packed;
         out->kv_bytes = plan.kv_page_bytes * p.n_pages; /* kv_plan_pages found it to fit */

@@ -40,7 +40,7 @@ static enum status describe(struct fleet *f, size_t i, const struct config *c,
         .is_optional = !is_one && strcmp(m->required, "on") != 0,
         .with = gateway};
     snprintf(e->child.pid_file, sizeof e->child.pid_file, "%.500s.pid", e->socket);
-    swap_init(&e->swap, &e->guard, &e->child, e->socket, f->stall_ms);
+    engine_swap_init(&e->swap, &e->guard, &e->child, e->socket, f->stall_ms);
     return ST_OK;
 }
 
@@ -80,7 +80,7 @@ void fleet_set_logs(struct fleet *f, const char *folder)
                     *s = '-';
         }
         snprintf(log + n, PROCESS_PATH_MAX - (size_t)n, "log");
-        swap_set_log(&f->engines[i].swap, log);
+        engine_swap_set_log(&f->engines[i].swap, log);
     }
 }
 
@@ -90,7 +90,7 @@ static enum status end_orphans(const struct fleet_engine *e, struct reason *why)
 {
     enum status st = child_end_orphan(&e->child, why);
 
-    return st == ST_OK ? swap_end_orphan(&e->swap, why) : st;
+    return st == ST_OK ? engine_swap_end_orphan(&e->swap, why) : st;
 }
 
 enum status fleet_end_orphans(const struct fleet *f, struct reason *why)
@@ -133,7 +133,7 @@ void fleet_dispose(struct fleet *f)
     for (size_t i = 0; i < f->n; i++)
         if (f->engines[i].guard.child != NULL) { /* else the files are another supervisor's */
             engine_guard_dispose(&f->engines[i].guard);
-            swap_dispose(&f->engines[i].swap);
+            engine_swap_dispose(&f->engines[i].swap);
         }
     for (size_t i = 0; i < f->n; i++) {
         free(f->engines[i].id);
@@ -167,14 +167,14 @@ static void put_reason(const char *text, struct buf *out)
 }
 
 /* The last one, under way or over. */
-static void put_swap(const struct swap *sw, struct buf *out)
+static void put_swap(const struct engine_swap *sw, struct buf *out)
 {
-    if (sw->state == SWAP_NONE)
+    if (sw->state == ENGINE_SWAP_NONE)
         return;
     buf_printf(out,
                ",\"swap\":\"%s\",\"swap_number\":%u,\"swap_pid\":%d,\"swap_ready_ms\":%" PRId64
                ",\"swap_reason\":",
-               swap_state_name(sw->state), sw->n, (int)sw->other.pid, sw->ready_ms);
+               engine_swap_state_name(sw->state), sw->n, (int)sw->other.pid, sw->ready_ms);
     put_reason(sw->reason, out);
 }
 
@@ -231,11 +231,11 @@ static enum status swap(struct fleet *f, struct fleet_engine *e, int64_t now_ms,
     enum engine_guard_state state = engine_guard_state(&e->guard);
     enum status st;
 
-    if (state == ENGINE_GUARD_LOADING && !swap_is_under_way(&e->swap))
+    if (state == ENGINE_GUARD_LOADING && !engine_swap_is_under_way(&e->swap))
         return fail(why, ST_CONFLICT, "it is still loading: try again");
-    if (state != ENGINE_GUARD_READY && !swap_is_under_way(&e->swap))
+    if (state != ENGINE_GUARD_READY && !engine_swap_is_under_way(&e->swap))
         return load(f, e, now_ms, why);
-    st = swap_start(&e->swap, now_ms, why);
+    st = engine_swap_start(&e->swap, now_ms, why);
     if (st == ST_OK)
         supervisor_say(f->supervisor, "%s: its successor loads (pid %d)", e->name,
                        (int)e->swap.other.pid);

@@ -69,14 +69,14 @@ void supervisor_add_engine(struct supervisor *s, struct engine_guard *g)
     s->guards[s->n_guards++] = g;
 }
 
-void supervisor_add_swap(struct supervisor *s, struct swap *sw)
+void supervisor_add_swap(struct supervisor *s, struct engine_swap *sw)
 {
     assert(s->n_swaps < SUPERVISOR_ENGINES_MAX);
     supervisor_add(s, &sw->other);
     s->swaps[s->n_swaps++] = sw;
 }
 
-static struct swap *swap_of(struct supervisor *s, const struct child *c)
+static struct engine_swap *swap_of(struct supervisor *s, const struct child *c)
 {
     for (size_t i = 0; i < s->n_swaps; i++)
         if (&s->swaps[i]->other == c)
@@ -84,7 +84,7 @@ static struct swap *swap_of(struct supervisor *s, const struct child *c)
     return NULL;
 }
 
-static void say_news(const struct supervisor *s, const struct swap *sw, const char *news)
+static void say_news(const struct supervisor *s, const struct engine_swap *sw, const char *news)
 {
     supervisor_say(s, "%s: %s", sw->guard->child->spec.name, news);
 }
@@ -145,11 +145,11 @@ static void on_end(struct supervisor *s, struct child *c, int wait_status, int64
 {
     int64_t delay_ms = child_on_exit(c, wait_status, now_ms);
     struct engine_guard *g = guard_of(s, c);
-    struct swap *sw = swap_of(s, c);
-    char news[SWAP_NEWS_BYTES];
+    struct engine_swap *sw = swap_of(s, c);
+    char news[ENGINE_SWAP_NEWS_BYTES];
 
     if (sw != NULL) {
-        swap_on_end(sw, now_ms, news);
+        engine_swap_on_end(sw, now_ms, news);
         say_news(s, sw, news);
         return;
     }
@@ -236,7 +236,7 @@ static int64_t next_due_ms(const struct supervisor *s, int64_t now_ms)
     for (size_t i = 0; i < s->n_guards; i++)
         due_ms = int64_min(due_ms, engine_guard_due_ms(s->guards[i], now_ms));
     for (size_t i = 0; i < s->n_swaps; i++)
-        due_ms = int64_min(due_ms, swap_due_ms(s->swaps[i], now_ms));
+        due_ms = int64_min(due_ms, engine_swap_due_ms(s->swaps[i], now_ms));
     for (size_t i = 0; i < s->n; i++)
         due_ms = int64_min(due_ms, child_due_ms(s->children[i]));
     return due_ms;
@@ -255,7 +255,7 @@ static void wait_for_news(struct supervisor *s, int64_t wait_ms)
     for (size_t i = 0; i < s->n_guards; i++)
         n += engine_guard_pollfds(s->guards[i], fds + n);
     for (size_t i = 0; i < s->n_swaps; i++)
-        fds[n++] = swap_pollfd(s->swaps[i]);
+        fds[n++] = engine_swap_pollfd(s->swaps[i]);
     if (s->control != NULL)
         n += control_pollfds(s->control, fds + n);
     /* Nothing is lost when it fails: every turn looks at all. */
@@ -264,14 +264,14 @@ static void wait_for_news(struct supervisor *s, int64_t wait_ms)
 
 static void turn_engines(struct supervisor *s, int64_t now_ms)
 {
-    char news[SWAP_NEWS_BYTES];
+    char news[ENGINE_SWAP_NEWS_BYTES];
 
     for (size_t i = 0; i < s->n_guards; i++)
         if (engine_guard_turn(s->guards[i], now_ms))
             supervisor_say(s, "the %s %s: killed", s->guards[i]->child->spec.name,
                            s->guards[i]->child->killed_for);
     for (size_t i = 0; i < s->n_swaps; i++)
-        if (swap_turn(s->swaps[i], now_ms, news))
+        if (engine_swap_turn(s->swaps[i], now_ms, news))
             say_news(s, s->swaps[i], news);
 }
 

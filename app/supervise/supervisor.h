@@ -11,7 +11,7 @@
 #include "app/supervise/children.h"
 #include "app/supervise/control.h"
 #include "app/supervise/engine_guard.h"
-#include "app/supervise/swap.h"
+#include "app/supervise/engine_swap.h"
 #include "base/status.h"
 
 /* As many as a configuration may have models. */
@@ -24,7 +24,7 @@ struct supervisor {
     size_t n;
     struct engine_guard *guards[SUPERVISOR_ENGINES_MAX]; /* of some children; borrowed */
     size_t n_guards;
-    struct swap *swaps[SUPERVISOR_ENGINES_MAX]; /* borrowed */
+    struct engine_swap *swaps[SUPERVISOR_ENGINES_MAX]; /* borrowed */
     size_t n_swaps;
     struct control *control; /* borrowed; NULL: none */
     int signal_fd;
@@ -43,7 +43,7 @@ void supervisor_add(struct supervisor *s, struct child *c);
 /* The same, for an engine and what is done for it. */
 void supervisor_add_engine(struct supervisor *s, struct engine_guard *g);
 /* The same, for a successor that may come. */
-void supervisor_add_swap(struct supervisor *s, struct swap *sw);
+void supervisor_add_swap(struct supervisor *s, struct engine_swap *sw);
 /* Starts a child that was added, and from now on whenever it died. */
 MUST_CHECK enum status supervisor_start(struct supervisor *s, struct child *c, struct reason *why);
 /* Until is_ready(arg). ST_CANCELLED: a stop was asked for; ST_UNAVAILABLE: a child keeps dying that

@@ -240,7 +240,7 @@ static void what_runs_is_asked_to_leave_and_counts_no_death(void **state)
     assert_false(file_exists(path));
 }
 
-/* Of the second process's life test_swap.c tells more. */
+/* Of the second process's life test_engine_swap.c tells more. */
 static void a_swap_is_begun_once_and_told(void **state)
 {
     static const char *const sleeper[] = {"sh", "-c", "exec sleep 60", NULL};

@@ -1,4 +1,4 @@
-#include "app/supervise/swap.h"
+#include "app/supervise/engine_swap.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 /* ---- describing ---- */
 
-static void describe_argv(struct swap *sw, const char *const *of_engine)
+static void describe_argv(struct engine_swap *sw, const char *const *of_engine)
 {
     const char *const more[] = {"--socket", sw->socket, "--warm", NULL};
     size_t n = 0;
@@ -29,10 +29,10 @@ static void describe_argv(struct swap *sw, const char *const *of_engine)
     memcpy(sw->argv + n, more, sizeof more);
 }
 
-void swap_init(struct swap *sw, struct engine_guard *g, const struct child *engine,
-               const char *socket_path, int64_t stall_ms)
+void engine_swap_init(struct engine_swap *sw, struct engine_guard *g, const struct child *engine,
+                      const char *socket_path, int64_t stall_ms)
 {
-    *sw = (struct swap){.guard = g, .state = SWAP_NONE, .due_ms = INT64_MAX};
+    *sw = (struct engine_swap){.guard = g, .state = ENGINE_SWAP_NONE, .due_ms = INT64_MAX};
     snprintf(sw->socket, sizeof sw->socket, "%.600s.next", socket_path);
     snprintf(sw->name, sizeof sw->name, "%.120s's successor", engine->spec.name);
     describe_argv(sw, engine->spec.argv);
@@ -46,7 +46,7 @@ void swap_init(struct swap *sw, struct engine_guard *g, const struct child *engi
     engine_watch_init(&sw->watch, sw->socket, stall_ms);
 }
 
-void swap_set_log(struct swap *sw, const char *engine_log)
+void engine_swap_set_log(struct engine_swap *sw, const char *engine_log)
 {
     size_t len = strlen(engine_log), end = sizeof ".log" - 1;
 
@@ -55,13 +55,13 @@ void swap_set_log(struct swap *sw, const char *engine_log)
              engine_log);
 }
 
-void swap_dispose(struct swap *sw)
+void engine_swap_dispose(struct engine_swap *sw)
 {
     engine_watch_dispose(&sw->watch);
     unlink(sw->socket);
 }
 
-enum status swap_end_orphan(const struct swap *sw, struct reason *why)
+enum status engine_swap_end_orphan(const struct engine_swap *sw, struct reason *why)
 {
     enum status st = child_end_orphan(&sw->other, why);
 
@@ -70,12 +70,12 @@ enum status swap_end_orphan(const struct swap *sw, struct reason *why)
     return st;
 }
 
-bool swap_is_under_way(const struct swap *sw)
+bool engine_swap_is_under_way(const struct engine_swap *sw)
 {
-    return sw->state == SWAP_LOADING || sw->state == SWAP_RETIRING;
+    return sw->state == ENGINE_SWAP_LOADING || sw->state == ENGINE_SWAP_RETIRING;
 }
 
-const char *swap_state_name(enum swap_state s)
+const char *engine_swap_state_name(enum engine_swap_state s)
 {
     static const char *const names[] = {"none", "loading", "retiring", "done", "failed"};
 
@@ -84,14 +84,14 @@ const char *swap_state_name(enum swap_state s)
 
 /* ---- the successor ---- */
 
-enum status swap_start(struct swap *sw, int64_t now_ms, struct reason *why)
+enum status engine_swap_start(struct engine_swap *sw, int64_t now_ms, struct reason *why)
 {
     enum status st;
 
-    if (sw->state == SWAP_LOADING)
+    if (sw->state == ENGINE_SWAP_LOADING)
         return fail(why, ST_CONFLICT, "a swap is under way: its successor (pid %d) loads",
                     (int)sw->other.pid);
-    if (sw->state == SWAP_RETIRING)
+    if (sw->state == ENGINE_SWAP_RETIRING)
         return fail(why, ST_CONFLICT,
                     "a swap is under way: the engine before it (pid %d) still ends its requests",
                     (int)sw->other.pid);
@@ -101,7 +101,7 @@ enum status swap_start(struct swap *sw, int64_t now_ms, struct reason *why)
     if (st != ST_OK)
         return st;
     sw->n++;
-    sw->state = SWAP_LOADING;
+    sw->state = ENGINE_SWAP_LOADING;
     sw->reason[0] = '\0';
     sw->ready_ms = 0;
     sw->due_ms = now_ms + ENGINE_LOAD_MAX_MS;
@@ -110,7 +110,7 @@ enum status swap_start(struct swap *sw, int64_t now_ms, struct reason *why)
 }
 
 /* For what is said to be the cause. */
-static void kill_other(struct swap *sw, const char *cause)
+static void kill_other(struct engine_swap *sw, const char *cause)
 {
     sw->due_ms = INT64_MAX;
     engine_watch_stop(&sw->watch);
@@ -118,13 +118,13 @@ static void kill_other(struct swap *sw, const char *cause)
 }
 
 /* The engine that served has died: its successor is further on than it could be. */
-static void hold_restart(struct swap *sw)
+static void hold_restart(struct engine_swap *sw)
 {
     if (sw->guard->child->pid == 0)
         sw->guard->child->due_ms = INT64_MAX;
 }
 
-static void release_restart(struct swap *sw, int64_t now_ms)
+static void release_restart(struct engine_swap *sw, int64_t now_ms)
 {
     if (sw->guard->child->due_ms == INT64_MAX)
         sw->guard->child->due_ms = now_ms;
@@ -134,7 +134,7 @@ static void release_restart(struct swap *sw, int64_t now_ms)
 
 /* The successor is there, and the engine before it can be told so; or there is none that serves.
  * One whose connection is being made anew is waited for: it must not be made at the new one. */
-static bool may_take_over(const struct swap *sw)
+static bool may_take_over(const struct engine_swap *sw)
 {
     const struct engine_guard *g = sw->guard;
 
@@ -143,9 +143,9 @@ static bool may_take_over(const struct swap *sw)
 }
 
 /* sw->other is the engine that served, sw->watch the one on it. */
-static void retire(struct swap *sw, int64_t now_ms)
+static void retire(struct engine_swap *sw, int64_t now_ms)
 {
-    sw->state = sw->other.pid != 0 ? SWAP_RETIRING : SWAP_DONE;
+    sw->state = sw->other.pid != 0 ? ENGINE_SWAP_RETIRING : ENGINE_SWAP_DONE;
     sw->due_ms = sw->other.pid != 0 ? now_ms + RETIRE_MS : INT64_MAX;
     if (sw->other.pid == 0)
         return;
@@ -160,7 +160,7 @@ static void retire(struct swap *sw, int64_t now_ms)
 }
 
 /* Connections to the old socket live on: a path is only for connecting. */
-static void take_over(struct swap *sw, int64_t now_ms, char news[SWAP_NEWS_BYTES])
+static void take_over(struct engine_swap *sw, int64_t now_ms, char news[ENGINE_SWAP_NEWS_BYTES])
 {
     struct engine_guard *g = sw->guard;
 
@@ -168,20 +168,21 @@ static void take_over(struct swap *sw, int64_t now_ms, char news[SWAP_NEWS_BYTES
     engine_guard_make_way(g);
     if (rename(sw->socket, g->watch.socket_path) == -1) {
         kill_other(sw, "could not take its socket's place");
-        snprintf(news, SWAP_NEWS_BYTES, "%.200s can't be replaced: %s", g->watch.socket_path,
+        snprintf(news, ENGINE_SWAP_NEWS_BYTES, "%.200s can't be replaced: %s", g->watch.socket_path,
                  strerror(errno));
         return;
     }
     child_exchange(g->child, &sw->other);
     engine_guard_succeed(g, &sw->watch, now_ms);
     retire(sw, now_ms);
-    snprintf(news, SWAP_NEWS_BYTES, "its successor (pid %d) serves, ready after %" PRId64 " ms",
-             (int)g->child->pid, sw->ready_ms);
+    snprintf(news, ENGINE_SWAP_NEWS_BYTES,
+             "its successor (pid %d) serves, ready after %" PRId64 " ms", (int)g->child->pid,
+             sw->ready_ms);
 }
 
 /* ---- turns ---- */
 
-static bool turn_loading(struct swap *sw, int64_t now_ms, char news[SWAP_NEWS_BYTES])
+static bool turn_loading(struct engine_swap *sw, int64_t now_ms, char news[ENGINE_SWAP_NEWS_BYTES])
 {
     struct reason why = {0};
 
@@ -203,7 +204,7 @@ static bool turn_loading(struct swap *sw, int64_t now_ms, char news[SWAP_NEWS_BY
 }
 
 /* Its watch connects no more: at the path there is another one. */
-static void turn_retiring(struct swap *sw, int64_t now_ms)
+static void turn_retiring(struct engine_swap *sw, int64_t now_ms)
 {
     struct reason why = {0};
 
@@ -215,43 +216,43 @@ static void turn_retiring(struct swap *sw, int64_t now_ms)
         engine_watch_stop(&sw->watch);
 }
 
-bool swap_turn(struct swap *sw, int64_t now_ms, char news[SWAP_NEWS_BYTES])
+bool engine_swap_turn(struct engine_swap *sw, int64_t now_ms, char news[ENGINE_SWAP_NEWS_BYTES])
 {
-    if (sw->state == SWAP_LOADING)
+    if (sw->state == ENGINE_SWAP_LOADING)
         return turn_loading(sw, now_ms, news);
-    if (sw->state == SWAP_RETIRING)
+    if (sw->state == ENGINE_SWAP_RETIRING)
         turn_retiring(sw, now_ms);
     return false;
 }
 
-struct pollfd swap_pollfd(const struct swap *sw)
+struct pollfd engine_swap_pollfd(const struct engine_swap *sw)
 {
     return engine_watch_pollfd(&sw->watch);
 }
 
-int64_t swap_due_ms(const struct swap *sw, int64_t now_ms)
+int64_t engine_swap_due_ms(const struct engine_swap *sw, int64_t now_ms)
 {
-    if (!swap_is_under_way(sw))
+    if (!engine_swap_is_under_way(sw))
         return INT64_MAX;
     return int64_min(sw->due_ms, engine_watch_due_ms(&sw->watch, now_ms));
 }
 
-void swap_on_end(struct swap *sw, int64_t now_ms, char news[SWAP_NEWS_BYTES])
+void engine_swap_on_end(struct engine_swap *sw, int64_t now_ms, char news[ENGINE_SWAP_NEWS_BYTES])
 {
-    bool has_failed = sw->state == SWAP_LOADING;
+    bool has_failed = sw->state == ENGINE_SWAP_LOADING;
     bool went_well = !has_failed && strcmp(sw->other.cause, "exit 0") == 0;
 
     engine_watch_stop(&sw->watch);
     sw->due_ms = INT64_MAX;
-    sw->state = has_failed ? SWAP_FAILED : SWAP_DONE;
+    sw->state = has_failed ? ENGINE_SWAP_FAILED : ENGINE_SWAP_DONE;
     snprintf(sw->reason, sizeof sw->reason, "%s", went_well ? "" : sw->other.last);
     if (has_failed) {
         unlink(sw->socket);
         release_restart(sw, now_ms);
-        snprintf(news, SWAP_NEWS_BYTES, "its successor failed (%.200s): nothing changes",
+        snprintf(news, ENGINE_SWAP_NEWS_BYTES, "its successor failed (%.200s): nothing changes",
                  sw->reason);
     } else {
-        snprintf(news, SWAP_NEWS_BYTES, "the one before it has left%s%.200s", went_well ? "" : ": ",
-                 sw->reason);
+        snprintf(news, ENGINE_SWAP_NEWS_BYTES, "the one before it has left%s%.200s",
+                 went_well ? "" : ": ", sw->reason);
     }
 }

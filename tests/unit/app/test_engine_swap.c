@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "app/supervise/engine_guard.h"
+#include "app/supervise/engine_swap.h"
 #include "app/supervise/files.h"
-#include "app/supervise/swap.h"
 #include "base/log.h"
 
 /* Last: its macro fail() would meet the declaration of ours. */
@@ -36,10 +36,10 @@ struct rig {
     char socket[96];
     struct child engine;
     struct engine_guard guard;
-    struct swap swap;
+    struct engine_swap swap;
     struct hand old, next;
     int64_t now_ms;
-    char news[SWAP_NEWS_BYTES];
+    char news[ENGINE_SWAP_NEWS_BYTES];
 };
 
 /* ---- engines by hand ---- */
@@ -109,7 +109,7 @@ static bool turn(struct rig *r)
 {
     r->news[0] = '\0';
     assert_false(engine_guard_turn(&r->guard, r->now_ms));
-    return swap_turn(&r->swap, r->now_ms, r->news);
+    return engine_swap_turn(&r->swap, r->now_ms, r->news);
 }
 
 /* Killed by the test, or by what is tested. */
@@ -128,7 +128,7 @@ static void reap_other(struct rig *r)
 
     assert_int_equal(waitpid(r->swap.other.pid, &status, 0), r->swap.other.pid);
     assert_int_equal(child_on_exit(&r->swap.other, status, r->now_ms), -1);
-    swap_on_end(&r->swap, r->now_ms, r->news);
+    engine_swap_on_end(&r->swap, r->now_ms, r->news);
 }
 
 static void start_engine(struct rig *r)
@@ -149,8 +149,8 @@ static void open_rig(struct rig *r, uint16_t version)
         .stop_ms = 5000};
     snprintf(r->engine.pid_file, sizeof r->engine.pid_file, "%s.pid", r->socket);
     snprintf(r->engine.spec.log, sizeof r->engine.spec.log, "%s/engine.log", folder);
-    swap_init(&r->swap, &r->guard, &r->engine, r->socket, STALL_MS);
-    swap_set_log(&r->swap, r->engine.spec.log);
+    engine_swap_init(&r->swap, &r->guard, &r->engine, r->socket, STALL_MS);
+    engine_swap_set_log(&r->swap, r->engine.spec.log);
     engine_guard_init(&r->guard, &r->engine, r->socket, STALL_MS);
     start_engine(r);
     hand_listen(&r->old, r->socket);
@@ -178,13 +178,13 @@ static void close_rig(struct rig *r)
     hand_close(&r->old);
     hand_close(&r->next);
     engine_guard_dispose(&r->guard);
-    swap_dispose(&r->swap);
+    engine_swap_dispose(&r->swap);
     unlink(r->socket);
 }
 
 static void begin(struct rig *r)
 {
-    assert_int_equal(swap_start(&r->swap, r->now_ms, NULL), ST_OK);
+    assert_int_equal(engine_swap_start(&r->swap, r->now_ms, NULL), ST_OK);
     hand_listen(&r->next, r->swap.socket);
 }
 
@@ -240,7 +240,7 @@ static void the_successor_takes_the_place_of_the_first(void **state)
     assert_int_equal(hand_hears(&r.old), 0);
     assert_true(turn(&r));
     assert_non_null(strstr(r.news, "serves, ready after 1200 ms"));
-    assert_int_equal(r.swap.state, SWAP_RETIRING);
+    assert_int_equal(r.swap.state, ENGINE_SWAP_RETIRING);
     assert_int_equal(r.engine.pid, second);
     assert_int_equal(r.swap.other.pid, first);
     assert_int_equal(engine_guard_state(&r.guard), ENGINE_GUARD_READY);
@@ -259,8 +259,8 @@ static void the_successor_takes_the_place_of_the_first(void **state)
     end_child(&r.swap.other);
     r.swap.other.pid = 0;
     strcpy(r.swap.other.cause, "exit 0");
-    swap_on_end(&r.swap, r.now_ms, r.news);
-    assert_int_equal(r.swap.state, SWAP_DONE);
+    engine_swap_on_end(&r.swap, r.now_ms, r.news);
+    assert_int_equal(r.swap.state, ENGINE_SWAP_DONE);
     assert_string_equal(r.swap.reason, "");
     close_rig(&r);
 }
@@ -273,11 +273,11 @@ static void another_one_has_to_wait_until_the_first_has_left(void **state)
     (void)state;
     open_rig(&r, WIRE_VERSION_MAX);
     begin(&r);
-    assert_int_equal(swap_start(&r.swap, r.now_ms, &why), ST_CONFLICT);
+    assert_int_equal(engine_swap_start(&r.swap, r.now_ms, &why), ST_CONFLICT);
     assert_non_null(strstr(why.text, "its successor (pid "));
     successor_greets(&r);
     assert_true(turn(&r));
-    assert_int_equal(swap_start(&r.swap, r.now_ms, &why), ST_CONFLICT);
+    assert_int_equal(engine_swap_start(&r.swap, r.now_ms, &why), ST_CONFLICT);
     assert_non_null(strstr(why.text, "still ends its requests"));
     hand_close(&r.old);
     child_kill(&r.swap.other);
@@ -321,10 +321,10 @@ static void who_does_not_leave_is_killed_past_the_limit(void **state)
     hand_close(&r.old);
     turn(&r);
     r.now_ms = r.swap.due_ms - 1;
-    swap_turn(&r.swap, r.now_ms, r.news);
+    engine_swap_turn(&r.swap, r.now_ms, r.news);
     assert_int_equal(waitpid(old, NULL, WNOHANG), 0);
     r.now_ms++;
-    swap_turn(&r.swap, r.now_ms, r.news);
+    engine_swap_turn(&r.swap, r.now_ms, r.news);
     reap_other(&r);
     assert_string_equal(r.swap.reason, "killed: it did not end its requests in time");
     close_rig(&r);
@@ -340,9 +340,9 @@ static void a_successor_that_dies_changes_nothing(void **state)
     open_rig(&r, WIRE_VERSION_MAX);
     first = r.engine.pid;
     r.swap.other.spec.argv = dies;
-    assert_int_equal(swap_start(&r.swap, r.now_ms, NULL), ST_OK);
+    assert_int_equal(engine_swap_start(&r.swap, r.now_ms, NULL), ST_OK);
     reap_other(&r);
-    assert_int_equal(r.swap.state, SWAP_FAILED);
+    assert_int_equal(r.swap.state, ENGINE_SWAP_FAILED);
     assert_string_equal(r.swap.reason, "exit 1: no such weights");
     assert_non_null(strstr(r.news, "nothing changes"));
     assert_int_equal(r.engine.pid, first);
@@ -362,9 +362,9 @@ static void one_that_is_not_ready_in_time_is_killed(void **state)
     begin(&r);
     r.now_ms = r.swap.due_ms;
     r.swap.watch.turned_ms = r.now_ms; /* this process has not slept */
-    assert_false(swap_turn(&r.swap, r.now_ms, r.news));
+    assert_false(engine_swap_turn(&r.swap, r.now_ms, r.news));
     reap_other(&r);
-    assert_int_equal(r.swap.state, SWAP_FAILED);
+    assert_int_equal(r.swap.state, ENGINE_SWAP_FAILED);
     assert_non_null(strstr(r.swap.reason, "ready"));
     assert_false(file_exists(r.swap.socket));
     close_rig(&r);
@@ -388,7 +388,7 @@ static void when_the_first_dies_its_successor_takes_over_at_once(void **state)
     assert_true(turn(&r));
     assert_int_equal(r.engine.pid, second);
     assert_int_equal(r.engine.n_deaths, 1);
-    assert_int_equal(r.swap.state, SWAP_DONE);
+    assert_int_equal(r.swap.state, ENGINE_SWAP_DONE);
     assert_true(is_at_path(&r, &r.next)); /* and not who stood in meanwhile */
     close_rig(&r);
 }
@@ -422,9 +422,9 @@ static void a_first_that_still_loads_is_not_waited_for(void **state)
     unlink(r.socket);
     successor_greets(&r);
     assert_true(turn(&r));
-    assert_int_equal(r.swap.state, SWAP_RETIRING);
+    assert_int_equal(r.swap.state, ENGINE_SWAP_RETIRING);
     reap_other(&r);
-    assert_int_equal(r.swap.state, SWAP_DONE);
+    assert_int_equal(r.swap.state, ENGINE_SWAP_DONE);
     close_rig(&r);
 }
 
@@ -439,12 +439,12 @@ static void the_first_must_be_within_hearing(void **state)
     close(r.old.fd);
     successor_greets(&r);
     assert_false(turn(&r));
-    assert_int_equal(r.swap.state, SWAP_LOADING);
+    assert_int_equal(r.swap.state, ENGINE_SWAP_LOADING);
     r.now_ms += 1000;
     hand_greet(&r, &r.old, WIRE_VERSION_MAX, turn);
     assert_true(turn(&r));
     turn(&r);
-    assert_int_equal(r.swap.state, SWAP_RETIRING);
+    assert_int_equal(r.swap.state, ENGINE_SWAP_RETIRING);
     close_rig(&r);
 }
 
@@ -458,7 +458,7 @@ static void an_unload_ends_the_swap(void **state)
     engine_guard_unload(&r.guard, r.now_ms);
     assert_false(turn(&r));
     reap_other(&r);
-    assert_int_equal(r.swap.state, SWAP_FAILED);
+    assert_int_equal(r.swap.state, ENGINE_SWAP_FAILED);
     assert_non_null(strstr(r.swap.reason, "unloaded"));
     close_rig(&r);
 }
@@ -487,21 +487,21 @@ static void logs_go_with_their_processes(void **state)
 
 static void what_an_earlier_supervisor_left_is_ended(void **state)
 {
-    struct swap again;
+    struct engine_swap again;
     struct rig r;
     int status = 0;
 
     (void)state;
     open_rig(&r, WIRE_VERSION_MAX);
     begin(&r);
-    swap_init(&again, &r.guard, &r.engine, r.socket, STALL_MS);
-    assert_int_equal(swap_end_orphan(&again, NULL), ST_OK);
+    engine_swap_init(&again, &r.guard, &r.engine, r.socket, STALL_MS);
+    assert_int_equal(engine_swap_end_orphan(&again, NULL), ST_OK);
     assert_int_equal(waitpid(r.swap.other.pid, &status, 0), r.swap.other.pid);
     assert_true(WIFSIGNALED(status));
     r.swap.other.pid = 0;
     assert_false(file_exists(r.swap.socket));
     assert_false(file_exists(r.swap.other.pid_file));
-    swap_dispose(&again);
+    engine_swap_dispose(&again);
     close_rig(&r);
 }
 

@@ -26,6 +26,9 @@
 #define CREDIT_BYTES ((uint64_t)1 << 20)
 /* The gateway drains first and takes longer; what is left then is of streams nobody waits for. */
 #define DRAIN_MS 20000
+/* Above the gateway's longest request (server.request_max_ms, 10 minutes), which may have begun
+ * just before another engine took the path. */
+#define HANDOVER_MS 900000
 /* The CPU device computes in `complete`: a second step in flight would only waste a row. */
 #define CPU_DEPTH 1
 
@@ -54,6 +57,7 @@ static const char usage_text[] =
     "  --check-lockdown   locks in as for serving, tries each way out, prints a table, ends\n"
     "  --kv-mb N          memory for KV pages in MiB (default: four contexts, at most 512 MiB, at\n"
     "                     least one context)\n"
+    "  --warm             prepares weights and measures its speed before it serves, not beside\n"
     "  --orphan-s N       ends after so long without a gateway (default 3600; 0: never)\n"
     "  --cores LIST       auto (default: all but the first of more than two), off, or 1-3,5\n"
     "  --nice N           where it shares every core, it gives way by this much (default 5)\n";
@@ -79,6 +83,7 @@ enum option_value {
     OPT_PREFIX_CACHE_SHARE,
     OPT_LOCKDOWN,
     OPT_CHECK_LOCKDOWN,
+    OPT_WARM,
     OPT_ORPHAN_S,
     OPT_CORES,
     OPT_NICE,
@@ -106,6 +111,7 @@ static const struct option options[] = {
     {"prefix-cache-share", required_argument, NULL, OPT_PREFIX_CACHE_SHARE},
     {"lockdown", required_argument, NULL, OPT_LOCKDOWN},
     {"check-lockdown", no_argument, NULL, OPT_CHECK_LOCKDOWN},
+    {"warm", no_argument, NULL, OPT_WARM},
     {"orphan-s", required_argument, NULL, OPT_ORPHAN_S},
     {"cores", required_argument, NULL, OPT_CORES},
     {"nice", required_argument, NULL, OPT_NICE},
@@ -122,7 +128,7 @@ struct settings {
     enum lockdown_want lock;
     const struct config *config;       /* NULL: none was named */
     const struct config_model *chosen; /* of its models */
-    bool help, check_lockdown;
+    bool help, check_lockdown, warm;
 };
 
 /* The options that are whole numbers, and their bounds. */
@@ -202,6 +208,9 @@ static bool take_option(struct settings *s, int option, const char *value)
         return true;
     case OPT_CHECK_LOCKDOWN:
         s->check_lockdown = true;
+        return true;
+    case OPT_WARM:
+        s->warm = true;
         return true;
     case OPT_HELP:
         s->help = true;
@@ -374,7 +383,9 @@ static int serve(const struct settings *s)
         .depth = CPU_DEPTH,
         .credit_bytes = CREDIT_BYTES,
         .lockdown = s->lock,
+        .warm = s->warm,
         .drain_ms = DRAIN_MS,
+        .handover_ms = HANDOVER_MS,
         .orphan_ms = n[OPT_ORPHAN_S] * 1000,
         .stop_fd = open_stop_fd(),
     };

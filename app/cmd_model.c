@@ -28,23 +28,28 @@
 #define LOOK_AGAIN_MS    100
 
 static const char usage_text[] = "usage: sluice model list --config FILE\n"
-                                 "       sluice model load|unload --config FILE ID\n"
+                                 "       sluice model load|unload|swap --config FILE ID\n"
                                  "\n"
                                  "Of a running sluice up or serve --with-engine. unload ends the "
                                  "model's engine once its requests\n"
                                  "have ended (at most 20 s); requests for it get 503 until load "
-                                 "starts it again. Both wait for the\n"
-                                 "outcome. A restart of the supervisor loads every model.\n";
+                                 "starts it again. swap starts a\n"
+                                 "second engine from the file as it is now, and when that is ready "
+                                 "it takes the place of the\n"
+                                 "first, which ends its requests. All wait for the outcome. A "
+                                 "restart of the supervisor loads\n"
+                                 "every model.\n";
 
-enum verb { MODEL_LIST, MODEL_LOAD, MODEL_UNLOAD };
+enum verb { MODEL_LIST, MODEL_LOAD, MODEL_UNLOAD, MODEL_SWAP };
 
-/* What load and unload wait for, and the states on the way there. */
+/* What they wait for, and the states on the way there; swap so where it is a load. */
 static const struct {
     const char *name, *done, *on_the_way;
 } verbs[] = {
     [MODEL_LIST] = {"list", NULL, NULL},
     [MODEL_LOAD] = {"load", "ready", "loading"},
     [MODEL_UNLOAD] = {"unload", "unloaded", "unloading"},
+    [MODEL_SWAP] = {"swap", "ready", "loading"},
 };
 
 struct model_options {
@@ -159,6 +164,24 @@ static const char *text_of(const json_t *model, const char *key)
     return s != NULL ? s : "";
 }
 
+static const char *swap_of(const json_t *model)
+{
+    return text_of(model, "swap");
+}
+
+/* Under the model's own line. */
+static void print_swap(const json_t *m)
+{
+    int pid = (int)json_integer_value(json_object_get(m, "swap_pid"));
+
+    if (strcmp(swap_of(m), "loading") == 0)
+        printf("          pid %-8d its successor, loading\n", pid);
+    else if (strcmp(swap_of(m), "retiring") == 0)
+        printf("          pid %-8d the engine before it, ending its requests\n", pid);
+    else if (strcmp(swap_of(m), "failed") == 0)
+        printf("          its last swap failed: %s\n", text_of(m, "swap_reason"));
+}
+
 static void print_models(const json_t *answer)
 {
     const json_t *all = json_object_get(answer, "models"), *m;
@@ -177,6 +200,7 @@ static void print_models(const json_t *answer)
         if (text_of(m, "reason")[0] != '\0')
             printf(": %s", text_of(m, "reason"));
         putchar('\n');
+        print_swap(m);
     }
 }
 
@@ -208,18 +232,83 @@ static enum status judge(const json_t *answer, enum verb verb, const char *id, s
                 m != NULL ? text_of(m, "reason") : "");
 }
 
+/* A swap of ours, as it goes on. */
+struct swap_progress {
+    json_int_t number;         /* which of the engine's it is; 0: none, it became a load */
+    bool told_load, told_over; /* the lines that were printed */
+};
+
+static json_int_t number_of(const json_t *model)
+{
+    return json_integer_value(json_object_get(model, "swap_number"));
+}
+
+static void say_loading(struct swap_progress *p)
+{
+    if (!p->told_load)
+        printf("the successor loads\n");
+    p->told_load = true;
+    fflush(stdout);
+}
+
+static void say_handed_over(struct swap_progress *p, const json_t *m)
+{
+    json_int_t ms = json_integer_value(json_object_get(m, "swap_ready_ms"));
+
+    say_loading(p);
+    if (!p->told_over)
+        printf("ready after %.1f s\nhanded over\n", (double)ms / 1000);
+    p->told_over = true;
+    fflush(stdout);
+}
+
+/* ST_OVERLOADED: not yet over. */
+static enum status judge_swap(const json_t *answer, struct swap_progress *p, const char *id,
+                              struct reason *why)
+{
+    const json_t *m = find(answer, id);
+    const char *state = m != NULL ? swap_of(m) : "";
+
+    if (m == NULL || number_of(m) != p->number)
+        return fail(why, ST_CONFLICT, "the supervisor has begun another swap of %s since", id);
+    if (strcmp(state, "loading") == 0) {
+        say_loading(p);
+        return ST_OVERLOADED;
+    }
+    if (strcmp(state, "failed") == 0)
+        return fail(why, ST_UNAVAILABLE,
+                    "the successor of %s failed, and the engine that serves stays: %s", id,
+                    text_of(m, "swap_reason"));
+    say_handed_over(p, m);
+    if (strcmp(state, "retiring") == 0)
+        return ST_OVERLOADED;
+    printf("the old engine has left%s%s\n", text_of(m, "swap_reason")[0] != '\0' ? ": " : "",
+           text_of(m, "swap_reason"));
+    return ST_OK;
+}
+
+/* Which swap the answer has begun. */
+static struct swap_progress begun(const json_t *answer, enum verb verb, const char *id)
+{
+    const json_t *m = find(answer, id);
+    bool is_swap = verb == MODEL_SWAP && m != NULL && strcmp(swap_of(m), "loading") == 0;
+
+    return (struct swap_progress){.number = is_swap ? number_of(m) : 0};
+}
+
 static enum status change(const char *path, enum verb verb, const char *id, struct reason *why)
 {
     const struct timespec pause = {.tv_nsec = LOOK_AGAIN_MS * 1000000L};
     json_t *answer = NULL;
     enum status st = ask(path, verb, id, &answer, why);
+    struct swap_progress p = begun(answer, verb, id);
 
     json_decref(answer);
     while (st == ST_OK || st == ST_OVERLOADED) {
         answer = NULL;
         st = ask(path, MODEL_LIST, NULL, &answer, why);
         if (st == ST_OK)
-            st = judge(answer, verb, id, why);
+            st = p.number != 0 ? judge_swap(answer, &p, id, why) : judge(answer, verb, id, why);
         json_decref(answer);
         if (st != ST_OVERLOADED)
             break;

@@ -1,5 +1,6 @@
 #include "app/memory.h"
 
+#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +10,9 @@
 
 #include "app/config_models.h"
 #include "app/local_run.h"
+#include "app/supervise/engine_watch.h"
 #include "app/supervise/state_file.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "base/unix_socket.h"
@@ -17,6 +20,9 @@
 #include "engine/core/kv_plan.h"
 #include "engine/core/memory_plan.h"
 #include "engine/cpu/cpu.h"
+
+/* A greeting is answered between two steps. */
+#define GREETING_MS 3000
 
 /* ---- engines that run ---- */
 
@@ -123,6 +129,42 @@ static bool add_other(const struct config *c, const struct config_model *m, pid_
     return true;
 }
 
+/* False also when it doesn't answer. */
+static bool serves_revision(const char *socket_path, const char *revision)
+{
+    int64_t now_ms = clock_mono_ms(), end_ms = now_ms + GREETING_MS;
+    struct engine_watch w;
+    bool same;
+
+    engine_watch_init(&w, socket_path, 0);
+    engine_watch_start(&w, now_ms);
+    (void)engine_watch_turn(&w, now_ms, NULL);
+    while (w.state == ENGINE_WATCH_GREETING && now_ms < end_ms) {
+        struct pollfd fd = engine_watch_pollfd(&w);
+
+        (void)poll(&fd, 1, (int)(end_ms - now_ms));
+        now_ms = clock_mono_ms();
+        (void)engine_watch_turn(&w, now_ms, NULL);
+    }
+    same = w.greeted && strcmp(w.welcome.revision, revision) == 0;
+    engine_watch_dispose(&w);
+    return same;
+}
+
+/* The engine whose place this one is to take, planned from the same settings. It shares mapped
+ * weights only if it has the same model: its file may have been replaced since it was loaded. */
+static bool add_predecessor(const struct config *c, const struct config_model *m,
+                            const struct memory_need *mine, struct memory_need *out)
+{
+    pid_t pid = engine_of(m);
+
+    if (pid == 0 || !add_other(c, m, pid, out))
+        return false;
+    if (!serves_revision(m->socket, mine->revision))
+        out->device = out->inode = 0;
+    return true;
+}
+
 /* Those beside which `m` must fit; their number. */
 static size_t gather_others(const struct config *c, const struct config_model *m, size_t available,
                             struct memory_need *needs)
@@ -156,17 +198,27 @@ static void log_needs(const struct memory_need *needs, size_t n)
                  needs[i].kv_bytes >> 20, needs[i].scratch_bytes >> 20, needs[i].held_bytes >> 20);
 }
 
+/* It serves elsewhere than the file says: at a socket that is to be renamed. */
+static bool is_successor(const struct config_model *m, const struct engine_process_config *own)
+{
+    return own != NULL && own->socket_path != NULL && strcmp(own->socket_path, m->socket) != 0;
+}
+
 enum status memory_check_model(const struct config *c, const struct config_model *m,
                                const struct engine_process_config *own, struct reason *why)
 {
-    struct memory_need needs[CONFIG_MODELS_MAX] = {0};
-    size_t available = kv_available_bytes(), n = gather_others(c, m, available, needs);
+    struct memory_need needs[CONFIG_MODELS_MAX + 1] = {0}, mine;
+    size_t available = kv_available_bytes(), n;
     enum status s =
-        own != NULL ? need_of_process(own, m->id, &needs[n], why) : need_of(c, m, &needs[n], why);
+        own != NULL ? need_of_process(own, m->id, &mine, why) : need_of(c, m, &mine, why);
     char whose[128];
 
     if (s != ST_OK)
         return s;
+    n = gather_others(c, m, available, needs);
+    if (is_successor(m, own))
+        n += add_predecessor(c, m, &mine, &needs[n]);
+    needs[n] = mine;
     if (n == 0)
         snprintf(whose, sizeof whose, "model %s", m->id);
     else

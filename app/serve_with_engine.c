@@ -80,8 +80,9 @@ static enum status start(struct house *h, const struct config *c, struct reason 
     if (st == ST_OK)
         st = supervisor_start(s, &h->gateway, why);
     for (size_t i = 0; st == ST_OK && i < s->n; i++)
-        supervisor_say(s, "%s (pid %d) started", s->children[i]->spec.name,
-                       (int)s->children[i]->pid);
+        if (s->children[i]->pid != 0)
+            supervisor_say(s, "%s (pid %d) started", s->children[i]->spec.name,
+                           (int)s->children[i]->pid);
     return st;
 }
 

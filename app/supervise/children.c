@@ -1,5 +1,6 @@
 #include "app/supervise/children.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -132,6 +133,43 @@ void child_ask_to_stop(struct child *c)
     c->wanted = false;
     if (c->pid != 0)
         kill(c->pid, c->stop_signal);
+}
+
+static void take_process(struct child *to, const struct child *from)
+{
+    to->pid = from->pid;
+    to->started_ms = from->started_ms;
+    to->ready_ms = from->ready_ms;
+    to->output = from->output;
+    memcpy(to->killed_for, from->killed_for, sizeof to->killed_for);
+    if (to->pid_file[0] == '\0')
+        return;
+    if (to->pid != 0)
+        write_pid_file(to);
+    else
+        unlink(to->pid_file);
+}
+
+/* Where a file system can't, the paths go with the processes instead. */
+static void exchange_logs(struct child *a, struct child *b)
+{
+    char path[PROCESS_PATH_MAX];
+
+    if (a->spec.log[0] == '\0' ||
+        renameat2(AT_FDCWD, a->spec.log, AT_FDCWD, b->spec.log, RENAME_EXCHANGE) == 0)
+        return;
+    memcpy(path, a->spec.log, sizeof path);
+    memcpy(a->spec.log, b->spec.log, sizeof path);
+    memcpy(b->spec.log, path, sizeof path);
+}
+
+void child_exchange(struct child *a, struct child *b)
+{
+    const struct child was = *a;
+
+    take_process(a, b);
+    take_process(b, &was);
+    exchange_logs(a, b);
 }
 
 void child_kill(struct child *c)

@@ -53,6 +53,9 @@ int64_t child_due_ms(const struct child *c);
 void child_try_again(struct child *c, int64_t now_ms);
 /* No restart from now on; the stop signal is sent when it runs. */
 void child_ask_to_stop(struct child *c);
+/* Their processes change places, with what belongs to them: age, output, the cause they are killed
+ * for, and what is in their log files (which change names). The pid files follow. */
+void child_exchange(struct child *a, struct child *b);
 /* SIGKILL to its process group. */
 void child_kill(struct child *c);
 /* The same, as a death whose cause is `why`: it starts again. */

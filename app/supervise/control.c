@@ -36,6 +36,7 @@ static const struct {
     {"list", CONTROL_LIST, false},
     {"load", CONTROL_LOAD, true},
     {"unload", CONTROL_UNLOAD, true},
+    {"swap", CONTROL_SWAP, true},
 };
 
 /* As the file of the configuration may name one: for logs and terminals, too. */

@@ -1,7 +1,8 @@
 /* Where `sluice model` talks to a supervisor: a Unix socket of mode 0600 beside the engine's, one
  * line of JSON each way, then it hangs up:
  *
- *     {"op":"list"}   {"op":"load","model":"ID"}   {"op":"unload","model":"ID"}
+ *     {"op":"list"}
+ *     {"op":"load","model":"ID"}   {"op":"unload","model":"ID"}   {"op":"swap","model":"ID"}
  *     {"ok":true,"models":[{"id":"ID","state":"ready","pid":4711,"reason":""}]}
  *     {"ok":false,"error":"there is no model ID"}
  *
@@ -23,7 +24,7 @@
 /* Of a socket's path, with its NUL (unix(7)). */
 #define CONTROL_PATH_BYTES 108
 
-enum control_op { CONTROL_LIST, CONTROL_LOAD, CONTROL_UNLOAD };
+enum control_op { CONTROL_LIST, CONTROL_LOAD, CONTROL_UNLOAD, CONTROL_SWAP };
 
 struct control_request {
     enum control_op op;
@@ -51,7 +52,7 @@ struct control {
 /* The socket's path for an engine socket's. ST_TOO_LARGE: a Unix socket can't have it. */
 MUST_CHECK enum status control_path(const char *engine_socket, char out[CONTROL_PATH_BYTES],
                                     struct reason *why);
-/* One request, without the end of its line. ST_INVALID for anything else than the three forms
+/* One request, without the end of its line. ST_INVALID for anything else than the forms
  * above, with no other key and no control character in the id. */
 MUST_CHECK enum status control_parse(const char *line, size_t len, struct control_request *out,
                                      struct reason *why);

@@ -106,6 +106,21 @@ void engine_guard_on_end(struct engine_guard *g, const char *problem)
     stand_in(g, text);
 }
 
+void engine_guard_succeed(struct engine_guard *g, struct engine_watch *watch, int64_t now_ms)
+{
+    const struct engine_watch was = g->watch;
+
+    g->watch = *watch;
+    *watch = was;
+    watch->socket_path = g->watch.socket_path;
+    g->watch.socket_path = was.socket_path;
+    child_try_again(g->child, now_ms); /* it may have been down, or given up */
+    g->child->wanted = true;
+    g->child->rests = false;
+    g->child->ready_ms = now_ms;
+    write_state(g, "running", g->child->n_deaths > 0 ? g->child->last : "");
+}
+
 /* ---- on demand ---- */
 
 void engine_guard_unload(struct engine_guard *g, int64_t now_ms)

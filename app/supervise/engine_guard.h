@@ -47,6 +47,10 @@ void engine_guard_on_start(struct engine_guard *g, int64_t now_ms);
  * still wanted. */
 void engine_guard_on_end(struct engine_guard *g, const char *problem);
 
+/* g->child runs another process since now, which serves the socket's path: `watch` has greeted it,
+ * and is exchanged for the one on the process before it. */
+void engine_guard_succeed(struct engine_guard *g, struct engine_watch *watch, int64_t now_ms);
+
 /* Fills fds[ENGINE_GUARD_FDS]; returns how many. */
 unsigned engine_guard_pollfds(const struct engine_guard *g, struct pollfd *fds);
 int64_t engine_guard_due_ms(const struct engine_guard *g, int64_t now_ms);

@@ -1,5 +1,6 @@
 #include "app/supervise/engine_watch.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -60,6 +61,12 @@ void engine_watch_stop(struct engine_watch *w)
 {
     hang_up(w, 0);
     w->state = ENGINE_WATCH_OFF;
+}
+
+void engine_watch_hand_over(struct engine_watch *w)
+{
+    assert(w->state == ENGINE_WATCH_SEES && w->welcome.version >= WIRE_VERSION_HANDOVER);
+    wire_put_bare(&w->out, WIRE_HANDOVER);
 }
 
 /* ---- what it says ---- */

@@ -52,6 +52,9 @@ void engine_watch_start(struct engine_watch *w, int64_t now_ms);
 /* It has gone, or is to go. */
 void engine_watch_stop(struct engine_watch *w);
 
+/* Greeted, and of WIRE_VERSION_HANDOVER at least: it hears that another engine serves the path. */
+void engine_watch_hand_over(struct engine_watch *w);
+
 /* What to poll for: fd -1 where there is nothing. */
 struct pollfd engine_watch_pollfd(const struct engine_watch *w);
 /* When the next turn is due, whatever the descriptor says. */

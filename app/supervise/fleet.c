@@ -1,6 +1,7 @@
 #include "app/supervise/fleet.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,6 +40,7 @@ static enum status describe(struct fleet *f, size_t i, const struct config *c,
         .is_optional = !is_one && strcmp(m->required, "on") != 0,
         .with = gateway};
     snprintf(e->child.pid_file, sizeof e->child.pid_file, "%.500s.pid", e->socket);
+    engine_swap_init(&e->swap, &e->guard, &e->child, e->socket, f->stall_ms);
     return ST_OK;
 }
 
@@ -78,17 +80,25 @@ void fleet_set_logs(struct fleet *f, const char *folder)
                     *s = '-';
         }
         snprintf(log + n, PROCESS_PATH_MAX - (size_t)n, "log");
+        engine_swap_set_log(&f->engines[i].swap, log);
     }
 }
 
 /* ---- start and end ---- */
+
+static enum status end_orphans(const struct fleet_engine *e, struct reason *why)
+{
+    enum status st = child_end_orphan(&e->child, why);
+
+    return st == ST_OK ? engine_swap_end_orphan(&e->swap, why) : st;
+}
 
 enum status fleet_end_orphans(const struct fleet *f, struct reason *why)
 {
     enum status st = ST_OK;
 
     for (size_t i = 0; i < f->n && st == ST_OK; i++)
-        st = child_end_orphan(&f->engines[i].child, why);
+        st = end_orphans(&f->engines[i], why);
     return st;
 }
 
@@ -99,6 +109,7 @@ void fleet_add(struct fleet *f)
 
         engine_guard_init(&e->guard, &e->child, e->socket, f->stall_ms);
         supervisor_add_engine(f->supervisor, &e->guard);
+        supervisor_add_swap(f->supervisor, &e->swap);
     }
 }
 
@@ -120,8 +131,10 @@ void fleet_dispose(struct fleet *f)
 {
     control_close(&f->control);
     for (size_t i = 0; i < f->n; i++)
-        if (f->engines[i].guard.child != NULL) /* else the files are another supervisor's */
+        if (f->engines[i].guard.child != NULL) { /* else the files are another supervisor's */
             engine_guard_dispose(&f->engines[i].guard);
+            engine_swap_dispose(&f->engines[i].swap);
+        }
     for (size_t i = 0; i < f->n; i++) {
         free(f->engines[i].id);
         free(f->engines[i].socket);
@@ -141,6 +154,30 @@ static struct fleet_engine *find(struct fleet *f, const char *id)
     return NULL;
 }
 
+/* The last line of a log may hold anything, and JSON only UTF-8. */
+static void put_reason(const char *text, struct buf *out)
+{
+    char reason[400];
+
+    snprintf(reason, sizeof reason, "%s", text);
+    for (char *c = reason; *c != '\0'; c++)
+        if (*c < 0x20 || *c > 0x7E)
+            *c = '?';
+    json_put_cstr(out, reason);
+}
+
+/* The last one, under way or over. */
+static void put_swap(const struct engine_swap *sw, struct buf *out)
+{
+    if (sw->state == ENGINE_SWAP_NONE)
+        return;
+    buf_printf(out,
+               ",\"swap\":\"%s\",\"swap_number\":%u,\"swap_pid\":%d,\"swap_ready_ms\":%" PRId64
+               ",\"swap_reason\":",
+               engine_swap_state_name(sw->state), sw->n, (int)sw->other.pid, sw->ready_ms);
+    put_reason(sw->reason, out);
+}
+
 static void put_engine(const struct fleet_engine *e, struct buf *out)
 {
     enum engine_guard_state state = engine_guard_state(&e->guard);
@@ -148,14 +185,12 @@ static void put_engine(const struct fleet_engine *e, struct buf *out)
 
     if (state == ENGINE_GUARD_WAITING || state == ENGINE_GUARD_STOPPED)
         engine_guard_text(&e->child, reason, sizeof reason);
-    for (char *c = reason; *c != '\0'; c++)
-        if (*c < 0x20 || *c > 0x7E)
-            *c = '?'; /* the last line of a log may hold anything, and JSON only UTF-8 */
     buf_puts(out, "{\"id\":");
     json_put_cstr(out, e->id);
     buf_printf(out, ",\"state\":\"%s\",\"pid\":%d,\"reason\":", engine_guard_state_name(state),
                (int)e->child.pid);
-    json_put_cstr(out, reason);
+    put_reason(reason, out);
+    put_swap(&e->swap, out);
     buf_putc(out, '}');
 }
 
@@ -190,6 +225,23 @@ static enum status load(struct fleet *f, struct fleet_engine *e, int64_t now_ms,
     return st;
 }
 
+/* What isn't loaded needs no successor. */
+static enum status swap(struct fleet *f, struct fleet_engine *e, int64_t now_ms, struct reason *why)
+{
+    enum engine_guard_state state = engine_guard_state(&e->guard);
+    enum status st;
+
+    if (state == ENGINE_GUARD_LOADING && !engine_swap_is_under_way(&e->swap))
+        return fail(why, ST_CONFLICT, "it is still loading: try again");
+    if (state != ENGINE_GUARD_READY && !engine_swap_is_under_way(&e->swap))
+        return load(f, e, now_ms, why);
+    st = engine_swap_start(&e->swap, now_ms, why);
+    if (st == ST_OK)
+        supervisor_say(f->supervisor, "%s: its successor loads (pid %d)", e->name,
+                       (int)e->swap.other.pid);
+    return st;
+}
+
 void fleet_answer(void *fleet, const struct control_request *r, int64_t now_ms, struct buf *out)
 {
     struct fleet *f = fleet;
@@ -204,6 +256,8 @@ void fleet_answer(void *fleet, const struct control_request *r, int64_t now_ms, 
         unload(f, e, now_ms);
     else if (r->op == CONTROL_LOAD)
         st = load(f, e, now_ms, &why);
+    else if (r->op == CONTROL_SWAP)
+        st = swap(f, e, now_ms, &why);
     if (st == ST_OK)
         put_states(f, out);
     else

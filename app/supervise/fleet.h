@@ -15,6 +15,7 @@
 struct fleet_engine {
     struct child child;
     struct engine_guard guard;
+    struct engine_swap swap;
     char *id, *socket;
     char name[128]; /* "engine"; of several "engine ID" */
     const char *argv[8];

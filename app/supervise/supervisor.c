@@ -69,6 +69,26 @@ void supervisor_add_engine(struct supervisor *s, struct engine_guard *g)
     s->guards[s->n_guards++] = g;
 }
 
+void supervisor_add_swap(struct supervisor *s, struct engine_swap *sw)
+{
+    assert(s->n_swaps < SUPERVISOR_ENGINES_MAX);
+    supervisor_add(s, &sw->other);
+    s->swaps[s->n_swaps++] = sw;
+}
+
+static struct engine_swap *swap_of(struct supervisor *s, const struct child *c)
+{
+    for (size_t i = 0; i < s->n_swaps; i++)
+        if (&s->swaps[i]->other == c)
+            return s->swaps[i];
+    return NULL;
+}
+
+static void say_news(const struct supervisor *s, const struct engine_swap *sw, const char *news)
+{
+    supervisor_say(s, "%s: %s", sw->guard->child->spec.name, news);
+}
+
 static struct engine_guard *guard_of(struct supervisor *s, const struct child *c)
 {
     for (size_t i = 0; i < s->n_guards; i++)
@@ -121,6 +141,23 @@ static void say_end(const struct supervisor *s, const struct child *c, int wait_
         supervisor_say(s, "%s did not stop well (%s)", c->spec.name, c->last);
 }
 
+static void on_end(struct supervisor *s, struct child *c, int wait_status, int64_t now_ms)
+{
+    int64_t delay_ms = child_on_exit(c, wait_status, now_ms);
+    struct engine_guard *g = guard_of(s, c);
+    struct engine_swap *sw = swap_of(s, c);
+    char news[ENGINE_SWAP_NEWS_BYTES];
+
+    if (sw != NULL) {
+        engine_swap_on_end(sw, now_ms, news);
+        say_news(s, sw, news);
+        return;
+    }
+    say_end(s, c, wait_status, delay_ms);
+    if (g != NULL)
+        engine_guard_on_end(g, NULL);
+}
+
 static void reap(struct supervisor *s, int64_t now_ms)
 {
     int wait_status = 0;
@@ -128,14 +165,9 @@ static void reap(struct supervisor *s, int64_t now_ms)
 
     while ((pid = waitpid(-1, &wait_status, WNOHANG)) > 0) {
         struct child *c = find(s, pid);
-        struct engine_guard *g;
 
-        if (c == NULL)
-            continue;
-        say_end(s, c, wait_status, child_on_exit(c, wait_status, now_ms));
-        g = guard_of(s, c);
-        if (g != NULL)
-            engine_guard_on_end(g, NULL);
+        if (c != NULL)
+            on_end(s, c, wait_status, now_ms);
     }
 }
 
@@ -203,6 +235,8 @@ static int64_t next_due_ms(const struct supervisor *s, int64_t now_ms)
 
     for (size_t i = 0; i < s->n_guards; i++)
         due_ms = int64_min(due_ms, engine_guard_due_ms(s->guards[i], now_ms));
+    for (size_t i = 0; i < s->n_swaps; i++)
+        due_ms = int64_min(due_ms, engine_swap_due_ms(s->swaps[i], now_ms));
     for (size_t i = 0; i < s->n; i++)
         due_ms = int64_min(due_ms, child_due_ms(s->children[i]));
     return due_ms;
@@ -210,8 +244,8 @@ static int64_t next_due_ms(const struct supervisor *s, int64_t now_ms)
 
 static void wait_for_news(struct supervisor *s, int64_t wait_ms)
 {
-    struct pollfd
-        fds[1 + SUPERVISOR_CHILDREN_MAX + SUPERVISOR_ENGINES_MAX * ENGINE_GUARD_FDS + CONTROL_FDS];
+    struct pollfd fds[1 + SUPERVISOR_CHILDREN_MAX +
+                      SUPERVISOR_ENGINES_MAX * (ENGINE_GUARD_FDS + 1) + CONTROL_FDS];
     nfds_t n = 0;
 
     fds[n++] = (struct pollfd){.fd = s->signal_fd, .events = POLLIN};
@@ -220,10 +254,25 @@ static void wait_for_news(struct supervisor *s, int64_t wait_ms)
             fds[n++] = (struct pollfd){.fd = s->children[i]->output.fd, .events = POLLIN};
     for (size_t i = 0; i < s->n_guards; i++)
         n += engine_guard_pollfds(s->guards[i], fds + n);
+    for (size_t i = 0; i < s->n_swaps; i++)
+        fds[n++] = engine_swap_pollfd(s->swaps[i]);
     if (s->control != NULL)
         n += control_pollfds(s->control, fds + n);
     /* Nothing is lost when it fails: every turn looks at all. */
     (void)poll(fds, n, (int)wait_ms);
+}
+
+static void turn_engines(struct supervisor *s, int64_t now_ms)
+{
+    char news[ENGINE_SWAP_NEWS_BYTES];
+
+    for (size_t i = 0; i < s->n_guards; i++)
+        if (engine_guard_turn(s->guards[i], now_ms))
+            supervisor_say(s, "the %s %s: killed", s->guards[i]->child->spec.name,
+                           s->guards[i]->child->killed_for);
+    for (size_t i = 0; i < s->n_swaps; i++)
+        if (engine_swap_turn(s->swaps[i], now_ms, news))
+            say_news(s, s->swaps[i], news);
 }
 
 /* Waits up to max_wait_ms for a signal, a descriptor or the next start that is due, and does what
@@ -242,10 +291,7 @@ static void turn(struct supervisor *s, int64_t max_wait_ms)
         if (s->children[i]->pid != 0 && s->children[i]->spec.log[0] == '\0')
             child_log_drain(&s->children[i]->output);
     reap(s, now_ms);
-    for (size_t i = 0; i < s->n_guards; i++)
-        if (engine_guard_turn(s->guards[i], now_ms))
-            supervisor_say(s, "the %s %s: killed", s->guards[i]->child->spec.name,
-                           s->guards[i]->child->killed_for);
+    turn_engines(s, now_ms);
     if (s->control != NULL)
         control_turn(s->control, now_ms);
     restart_due(s, now_ms);

@@ -11,11 +11,12 @@
 #include "app/supervise/children.h"
 #include "app/supervise/control.h"
 #include "app/supervise/engine_guard.h"
+#include "app/supervise/engine_swap.h"
 #include "base/status.h"
 
 /* As many as a configuration may have models. */
 #define SUPERVISOR_ENGINES_MAX  64
-#define SUPERVISOR_CHILDREN_MAX (SUPERVISOR_ENGINES_MAX + 8)
+#define SUPERVISOR_CHILDREN_MAX (2 * SUPERVISOR_ENGINES_MAX + 8) /* engines and successors */
 
 struct supervisor {
     struct child
@@ -23,6 +24,8 @@ struct supervisor {
     size_t n;
     struct engine_guard *guards[SUPERVISOR_ENGINES_MAX]; /* of some children; borrowed */
     size_t n_guards;
+    struct engine_swap *swaps[SUPERVISOR_ENGINES_MAX]; /* borrowed */
+    size_t n_swaps;
     struct control *control; /* borrowed; NULL: none */
     int signal_fd;
     bool on_terminal;
@@ -39,6 +42,8 @@ void supervisor_say(const struct supervisor *s, const char *fmt, ...) PRINTF_LIK
 void supervisor_add(struct supervisor *s, struct child *c);
 /* The same, for an engine and what is done for it. */
 void supervisor_add_engine(struct supervisor *s, struct engine_guard *g);
+/* The same, for a successor that may come. */
+void supervisor_add_swap(struct supervisor *s, struct engine_swap *sw);
 /* Starts a child that was added, and from now on whenever it died. */
 MUST_CHECK enum status supervisor_start(struct supervisor *s, struct child *c, struct reason *why);
 /* Until is_ready(arg). ST_CANCELLED: a stop was asked for; ST_UNAVAILABLE: a child keeps dying that

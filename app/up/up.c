@@ -296,8 +296,10 @@ static enum status describe_engines(struct up *u, struct reason *why)
     if (st != ST_OK)
         return st;
     fleet_set_logs(&u->fleet, u->layout.log);
-    for (size_t i = 0; i < u->fleet.n; i++)
+    for (size_t i = 0; i < u->fleet.n; i++) {
         put_log_aside(u->fleet.engines[i].child.spec.log);
+        put_log_aside(u->fleet.engines[i].swap.other.spec.log);
+    }
     return fleet_end_orphans(&u->fleet, why);
 }
 

@@ -169,6 +169,8 @@ static enum status on_frame(struct process_link *l, const struct wire_frame *f, 
         return on_stats(l, f);
     case WIRE_SETTLED:
         return process_claim_settled(l, f);
+    case WIRE_HANDOVER:
+        return l->version >= WIRE_VERSION_HANDOVER ? wire_get_bare(f) : ST_CORRUPT;
     default:
         return ST_CORRUPT;
     }

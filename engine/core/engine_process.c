@@ -1,5 +1,7 @@
 #include "engine/core/engine_process.h"
 
+#include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -185,6 +187,25 @@ static enum status start_listening(struct engine_process *p, struct reason *why)
     return s;
 }
 
+static bool is_told_to_stop(const struct engine_process *p)
+{
+    struct pollfd stop = {.fd = p->cfg.stop_fd, .events = POLLIN};
+
+    return poll(&stop, 1, 0) > 0;
+}
+
+/* All at once, and nobody is served meanwhile: whoever waits for the socket finds it quick. */
+static enum status warm_up(struct engine_process *p, struct reason *why)
+{
+    int64_t start_ms = clock_mono_ms();
+
+    while (engine_process_warm(p))
+        if (is_told_to_stop(p))
+            return fail(why, ST_CANCELLED, "told to stop while it warmed up");
+    log_info(NULL, "engine.warm", "took_ms=%lld", (long long)(clock_mono_ms() - start_ms));
+    return ST_OK;
+}
+
 static enum status open_parts(struct engine_process *p, struct reason *why)
 {
     enum status s = open_device(p, why);
@@ -194,7 +215,9 @@ static enum status open_parts(struct engine_process *p, struct reason *why)
     s = open_scheduler(p);
     if (s != ST_OK)
         return fail(why, s, "not enough memory for the scheduler");
-    return start_listening(p, why);
+    if (p->cfg.warm)
+        s = warm_up(p, why);
+    return s == ST_OK ? start_listening(p, why) : s;
 }
 
 static enum status open_all(struct engine_process *p, struct reason *why)
@@ -243,6 +266,7 @@ enum status engine_process_plan(const struct engine_process_config *cfg, struct 
     if (s == ST_OK) {
         size_t file = gguf_file_bytes(p.model->gguf), packed = plan.weight_bytes - file;
 
+        snprintf(out->revision, sizeof out->revision, "%s", p.model->revision);
         out->mapped_bytes = file > packed ? file - packed : 0;
         out->packed_bytes = packed;
         out->kv_bytes = plan.kv_page_bytes * p.n_pages; /* kv_plan_pages found it to fit */

@@ -32,9 +32,10 @@ struct engine_process_config {
     unsigned n_threads;      /* 0: the device's choice */
     uint32_t context_tokens; /* 0: the file's own */
     uint32_t max_sequences;
-    uint32_t prefill_rows;     /* prompt tokens in a step, beside the decodes */
-    int64_t step_ms;           /* predicted time of a step; 0: only prefill_rows bounds it */
-    const struct cost *cost;   /* of steps; NULL: measured before the first */
+    uint32_t prefill_rows;   /* prompt tokens in a step, beside the decodes */
+    int64_t step_ms;         /* predicted time of a step; 0: only prefill_rows bounds it */
+    const struct cost *cost; /* of steps; NULL: measured before the first */
+    bool warm; /* before open returns, all that is otherwise prepared when nothing else is to do */
     uint32_t queue_max;        /* jobs that wait */
     uint32_t tenant_queue_max; /* of one tenant; 0: queue_max alone */
     int64_t age_up_ms;         /* waiting so long lifts a job by a class; 0: never */
@@ -46,13 +47,17 @@ struct engine_process_config {
     /* Other than LOCKDOWN_OFF: open locks the whole process in, for good, and must find it with one
      * thread; the socket's file then stays behind at the end. */
     enum lockdown_want lockdown;
-    int64_t drain_ms;  /* longest wait for running jobs at a stop */
+    int64_t drain_ms; /* longest wait for running jobs at a stop */
+    /* Longest wait for gateways to leave once another engine serves the path (WIRE_HANDOVER); then
+     * it drains. */
+    int64_t handover_ms;
     int64_t orphan_ms; /* without a gateway for so long it stops by itself; 0: never */
     /* Readable: stop (a signalfd or an eventfd). Refuses what waits, lets what runs finish within
      * drain_ms; readable once more: at once. */
     int stop_fd;
 };
 
+/* ST_CANCELLED: a stop came while it warmed. */
 MUST_CHECK enum status engine_process_open(const struct engine_process_config *cfg,
                                            struct engine_process **out, struct reason *why);
 /* What open would take, without taking it: all of *out but id, file and held_bytes. Looks at

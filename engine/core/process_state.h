@@ -1,5 +1,6 @@
-/* State of the engine process, shared by engine_process.c (its life) and serve.c (its loop). Nobody
- * else includes this, but for the fuzz target that turns the loop itself. */
+/* State of the engine process, shared by engine_process.c (its life), serve.c (its loop) and
+ * ending.c (when it is over). Nobody else includes this, but for the fuzz target that turns the
+ * loop itself. */
 #ifndef ENGINE_CORE_PROCESS_STATE_H
 #define ENGINE_CORE_PROCESS_STATE_H
 
@@ -43,12 +44,29 @@ struct engine_process {
     int64_t stats_sent_ms;
     struct wire_stats last_stats;
     int64_t drain_deadline_ms; /* with jobs.draining */
+    bool is_handed_over;       /* another engine serves our path now */
+    int64_t handover_due_ms;   /* then it drains, whoever is still there */
 };
 
+/* A short piece of what makes the first steps quick. False: nothing is left to prepare. */
+bool engine_process_warm(struct engine_process *p);
 /* Measures what steps take, before the first one; a device that fails keeps unbounded steps. */
 void engine_process_learn_cost(struct engine_process *p);
 /* Sockets, a step of the device, frames out. Doesn't wait where is_busy. */
 void engine_process_turn(struct engine_process *p);
+/* Writes what the sockets take; connections that are broken go. */
+void engine_process_flush(struct engine_process *p);
+
+/* What there is on stop_fd: once, it drains; once more, the drain is over. */
+void engine_process_take_stop(struct engine_process *p);
+/* From now on its gateways are told that another engine serves the path; again: nothing. */
+void engine_process_hand_over(struct engine_process *p);
+/* The same to one that has just greeted, if it is handed over. */
+void engine_process_tell_handover(const struct engine_process *p, struct conn *c);
+/* Nothing is left to do here, or time is up. */
+bool engine_process_is_over(struct engine_process *p);
+/* When it may be over though no socket says anything; INT64_MAX: never. */
+int64_t engine_process_end_due_ms(const struct engine_process *p);
 /* Nobody connects any more; idempotent. */
 void engine_process_close_listener(struct engine_process *p);
 

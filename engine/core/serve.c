@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -51,6 +50,7 @@ static void put_welcome(struct engine_process *p, struct conn *c, uint16_t versi
     p->stats_due_ms = 0; /* the newcomer learns the state at once */
     c->greeted = true;
     c->version = version;
+    engine_process_tell_handover(p, c);
 }
 
 static enum status on_hello(struct engine_process *p, struct conn *c, const struct wire_frame *f)
@@ -91,6 +91,16 @@ static enum status on_monitor(struct conn *c, const struct wire_frame *f)
     return wire_get_bare(f);
 }
 
+/* Who may say so also starts and stops this process: the socket is its user's alone. */
+static enum status on_handover(struct engine_process *p, const struct conn *c,
+                               const struct wire_frame *f)
+{
+    if (c->version < WIRE_VERSION_HANDOVER || wire_get_bare(f) != ST_OK)
+        return ST_CORRUPT;
+    engine_process_hand_over(p);
+    return ST_OK;
+}
+
 static struct conn_list all_conns(const struct engine_process *p)
 {
     return (struct conn_list){.conns = p->conns, .n = p->n_conns};
@@ -111,6 +121,8 @@ static enum status on_frame(struct engine_process *p, struct conn *c, const stru
 {
     if (f->type == WIRE_HELLO)
         return on_hello(p, c, f);
+    if (c->is_monitor && f->type == WIRE_HANDOVER)
+        return on_handover(p, c, f);
     if (!c->greeted || c->is_monitor)
         return ST_CORRUPT;
     switch (f->type) {
@@ -179,7 +191,7 @@ static void close_conn(struct engine_process *p, uint32_t i)
     p->conns[i] = p->conns[--p->n_conns];
 }
 
-static void flush_all(struct engine_process *p)
+void engine_process_flush(struct engine_process *p)
 {
     for (uint32_t i = p->n_conns; i-- > 0;) {
         struct conn *c = p->conns[i];
@@ -252,54 +264,7 @@ static void report(struct engine_process *p)
     p->last_stats = st;
     p->stats_sent_ms = now_ms;
     put_stats(p, &st);
-    flush_all(p);
-}
-
-/* ---- stop ---- */
-
-static void on_stop(struct engine_process *p)
-{
-    char drop[sizeof(struct signalfd_siginfo)]; /* also room for an eventfd's count */
-    int64_t now_ms = clock_mono_ms();
-
-    if (read(p->cfg.stop_fd, drop, sizeof drop) == -1)
-        return;
-    if (p->jobs.draining) {
-        p->drain_deadline_ms = now_ms;
-        return;
-    }
-    log_info(NULL, "engine.drain", "jobs=%u deadline_ms=%lld", p->jobs.n,
-             (long long)p->cfg.drain_ms);
-    p->jobs.draining = true;
-    p->drain_deadline_ms = now_ms + p->cfg.drain_ms;
-    engine_process_close_listener(p);
-    for (uint32_t i = 0; i < p->n_conns; i++)
-        jobs_evict(&p->jobs, p->conns[i], true, now_us());
-}
-
-static bool is_flushed(const struct engine_process *p)
-{
-    for (uint32_t i = 0; i < p->n_conns; i++)
-        if (conn_wants_write(p->conns[i]))
-            return false;
-    return true;
-}
-
-/* Past the deadline the rest ends with what it has, and what can be written now is written. */
-static bool is_stopped(struct engine_process *p)
-{
-    if (p->is_orphaned)
-        return true;
-    if (!p->jobs.draining)
-        return false;
-    if (p->jobs.n == 0 && is_flushed(p))
-        return true;
-    if (clock_mono_ms() < p->drain_deadline_ms)
-        return false;
-    for (uint32_t i = 0; i < p->n_conns; i++)
-        jobs_evict(&p->jobs, p->conns[i], false, now_us());
-    flush_all(p);
-    return true;
+    engine_process_flush(p);
 }
 
 /* ---- the loop ---- */
@@ -312,8 +277,8 @@ static int wait_ms(const struct engine_process *p)
         return 0;
     if (p->n_conns > 0)
         until = p->stats_due_ms;
-    if (p->jobs.draining && p->drain_deadline_ms < until)
-        until = p->drain_deadline_ms;
+    if (engine_process_end_due_ms(p) < until)
+        until = engine_process_end_due_ms(p);
     /* While somebody is there STATS are due anyway. */
     if (p->n_conns == 0 && attendance_due_ms(&p->attendance) < until)
         until = attendance_due_ms(&p->attendance);
@@ -339,7 +304,7 @@ static void handle_sockets(struct engine_process *p)
         if (fds[i].revents & (POLLIN | POLLERR | POLLHUP))
             on_readable(p, p->conns[i]);
     if (fds[n].revents != 0)
-        on_stop(p);
+        engine_process_take_stop(p);
     if (p->listen_fd != -1 && fds[n + 1].revents != 0)
         accept_all(p);
 }
@@ -354,8 +319,7 @@ static void poll_sockets(struct engine_process *p)
                  (long long)p->cfg.orphan_ms / 1000);
 }
 
-/* Nothing else is to do: makes the first steps quick. False: nothing is left to prepare. */
-static bool warm(struct engine_process *p)
+bool engine_process_warm(struct engine_process *p)
 {
     const struct device_ops *ops = p->device->ops;
 
@@ -389,7 +353,7 @@ static void step(struct engine_process *p)
     p->is_busy = stepper_turn(&p->stepper);
     jobs_settle(&p->jobs, now_us());
     if (!p->is_busy)
-        p->is_busy = warm(p);
+        p->is_busy = engine_process_warm(p);
     scheduler_stats(p->scheduler, &s);
     progress_note(&p->progress, s.steps, has_work(p), now_us());
 }
@@ -397,15 +361,15 @@ static void step(struct engine_process *p)
 void engine_process_turn(struct engine_process *p)
 {
     poll_sockets(p);
-    flush_all(p);
+    engine_process_flush(p);
     step(p);
-    flush_all(p);
+    engine_process_flush(p);
     report(p);
 }
 
 void engine_process_run(struct engine_process *p)
 {
-    while (!is_stopped(p))
+    while (!engine_process_is_over(p))
         engine_process_turn(p);
     /* Rows of evicted jobs may still be in flight. */
     while (stepper_turn(&p->stepper))

@@ -1,5 +1,4 @@
-/* The supervisor's requests from any bytes: refused, or one of the three forms with a printable id.
- */
+/* The supervisor's requests from any bytes: refused, or one of the forms with a printable id. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -18,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     if (control_parse((const char *)data, len, &r, &why) != ST_OK)
         return 0;
     id_len = strnlen(r.model, sizeof r.model);
-    if (len >= CONTROL_LINE_BYTES || r.op > CONTROL_UNLOAD || id_len == sizeof r.model ||
+    if (len >= CONTROL_LINE_BYTES || r.op > CONTROL_SWAP || id_len == sizeof r.model ||
         (id_len == 0) != (r.op == CONTROL_LIST))
         abort();
     for (size_t i = 0; i < id_len; i++)

@@ -36,6 +36,8 @@ SEEDS = {
     "leaves-in-the-middle": bytes([HELLO]) + submit(1, max_tokens=200) + turns(6) + bytes([LEAVE, HELLO]) + submit(1) + turns(8),
     "damaged": bytes([HELLO]) + submit(1, op=DAMAGED, damage=(30, 0, 0x80)) + turns(4),
     "longest-frame": bytes([HELLO, BYTES, 6, 0, 0, 0, 1, 4, 0]) + turns(2),
+    "handed-over": bytes([OTHER | HELLO, HELLO, BYTES, 12, 2, 0, 0, 0, 10, 0, 2, 0, 0, 0, 14, 0]) + turns(2)
+    + submit(1, op=OTHER | SUBMIT) + turns(8) + bytes([LEAVE, HELLO]) + turns(2),
     "classes": bytes([HELLO]) + b"".join(submit(i, priority=i % 3, bits=5) for i in range(8)) + turns(16),
     "no-output": bytes([HELLO]) + submit(3, max_tokens=0, sampling=(8, 0, 1)) + turns(4),
     "longer-than-the-context": bytes([HELLO]) + submit(1, max_tokens=255, bits=9) + turns(8),

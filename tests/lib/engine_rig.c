@@ -55,6 +55,7 @@ void engine_rig_open(struct engine_rig *r, const struct device_ops *device)
                                             .depth = 1,
                                             .credit_bytes = 1 << 20,
                                             .drain_ms = PATIENCE_MS,
+                                            .handover_ms = PATIENCE_MS,
                                             .stop_fd = eventfd(0, EFD_CLOEXEC)};
     assert(r->cfg.stop_fd != -1);
     open_gateway(r);

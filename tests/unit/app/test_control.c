@@ -30,7 +30,7 @@ static enum status parse(const char *line, struct control_request *r)
     return control_parse(line, strlen(line), r, &why);
 }
 
-static void the_three_forms_are_read(void **state)
+static void the_forms_are_read(void **state)
 {
     struct control_request r;
 
@@ -44,6 +44,9 @@ static void the_three_forms_are_read(void **state)
     assert_int_equal(parse("{\"op\":\"unload\",\"model\":\"\\u00e9\"}", &r), ST_OK);
     assert_int_equal(r.op, CONTROL_UNLOAD);
     assert_string_equal(r.model, "\xc3\xa9");
+    assert_int_equal(parse("{\"op\":\"swap\",\"model\":\"a\"}", &r), ST_OK);
+    assert_int_equal(r.op, CONTROL_SWAP);
+    assert_string_equal(r.model, "a");
 }
 
 static void everything_else_is_refused_and_changes_nothing(void **state)
@@ -62,6 +65,7 @@ static void everything_else_is_refused_and_changes_nothing(void **state)
         "{\"op\":[\"list\"]}",
         "{\"op\":\"list\",\"op\":\"list\"}",
         "{\"op\":\"load\"}",
+        "{\"op\":\"swap\"}",
         "{\"op\":\"load\",\"model\":\"\"}",
         "{\"op\":\"load\",\"model\":7}",
         "{\"op\":\"load\",\"model\":{\"id\":\"a\"}}",
@@ -308,7 +312,7 @@ static int remove_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_three_forms_are_read),
+        cmocka_unit_test(the_forms_are_read),
         cmocka_unit_test(everything_else_is_refused_and_changes_nothing),
         cmocka_unit_test(an_id_has_95_bytes_at_most),
         cmocka_unit_test(a_long_line_is_refused_by_its_length),

@@ -73,7 +73,7 @@ static void one_engine_needs_no_model_id(void **state)
     (void)state;
     open_fleet(&f, &s, "model: {path: a.gguf, id: a}");
     e = &f.engines[0];
-    assert_int_equal(s.n, 1);
+    assert_int_equal(s.n, 2); /* and its successor, should there be one */
     assert_string_equal(e->child.spec.name, "engine");
     assert_string_equal(e->argv[0], "/bin/sluice");
     assert_string_equal(e->argv[3], "/c.yaml");
@@ -81,6 +81,11 @@ static void one_engine_needs_no_model_id(void **state)
     assert_false(e->child.is_optional);
     fleet_set_logs(&f, "/log");
     assert_string_equal(e->child.spec.log, "/log/engine.log");
+    assert_string_equal(e->swap.other.spec.log, "/log/engine.next.log");
+    assert_string_equal(e->swap.argv[3], "/c.yaml");
+    assert_string_equal(e->swap.argv[4], "--socket");
+    assert_string_equal(e->swap.argv[6], "--warm");
+    assert_null(e->swap.argv[7]);
     fleet_dispose(&f);
     fleet_dispose(&f);
 }
@@ -235,6 +240,47 @@ static void what_runs_is_asked_to_leave_and_counts_no_death(void **state)
     assert_false(file_exists(path));
 }
 
+/* Of the second process's life test_engine_swap.c tells more. */
+static void a_swap_is_begun_once_and_told(void **state)
+{
+    static const char *const sleeper[] = {"sh", "-c", "exec sleep 60", NULL};
+    struct supervisor s;
+    struct fleet f;
+    struct fleet_engine *e;
+
+    (void)state;
+    open_fleet(&f, &s, two);
+    e = &f.engines[0];
+    start_sleeper(e, "exec sleep 60");
+    e->swap.other.spec.argv = sleeper;
+    snprintf(e->swap.other.spec.log, sizeof e->swap.other.spec.log, "%s/log", folder);
+    assert_non_null(strstr(ask(&f, CONTROL_SWAP, "a/b", NOW_MS), "it is still loading"));
+    e->child.ready_ms = NOW_MS;
+    assert_null(strstr(ask(&f, CONTROL_LIST, "", NOW_MS), "swap"));
+    assert_non_null(strstr(ask(&f, CONTROL_SWAP, "a/b", NOW_MS),
+                           "\"reason\":\"\",\"swap\":\"loading\",\"swap_number\":1,\"swap_pid\":"));
+    assert_non_null(strstr(ask(&f, CONTROL_SWAP, "a/b", NOW_MS), "a swap is under way"));
+    child_kill(&e->swap.other);
+    child_ask_to_stop(&e->child);
+    end(e, NOW_MS);
+    assert_int_equal(waitpid(e->swap.other.pid, NULL, 0), e->swap.other.pid);
+    fleet_dispose(&f);
+}
+
+static void the_swap_of_what_is_not_loaded_is_a_load(void **state)
+{
+    struct supervisor s;
+    struct fleet f;
+
+    (void)state;
+    open_fleet(&f, &s, two);
+    f.engines[1].child.wanted = true;
+    (void)ask(&f, CONTROL_UNLOAD, "a-b", NOW_MS);
+    assert_null(strstr(ask(&f, CONTROL_SWAP, "a-b", NOW_MS), "swap"));
+    assert_int_equal(child_due_ms(&f.engines[1].child), NOW_MS);
+    fleet_dispose(&f);
+}
+
 static void who_does_not_leave_is_killed(void **state)
 {
     struct supervisor s;
@@ -311,6 +357,8 @@ int main(void)
         cmocka_unit_test(one_that_was_given_up_is_tried_again),
         cmocka_unit_test(a_model_that_is_not_there_is_named),
         cmocka_unit_test(what_runs_is_asked_to_leave_and_counts_no_death),
+        cmocka_unit_test(a_swap_is_begun_once_and_told),
+        cmocka_unit_test(the_swap_of_what_is_not_loaded_is_a_load),
         cmocka_unit_test(who_does_not_leave_is_killed),
         cmocka_unit_test(a_start_waits_while_an_optional_engine_may_come_up),
     };

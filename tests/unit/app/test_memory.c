@@ -94,6 +94,36 @@ static void one_that_runs_counts_wherever_it_stands(void **state)
     config_free(c);
 }
 
+/* It listens beside the path of the one that it is to replace, which this process stands for. */
+static void a_successor_must_fit_beside_the_one_that_serves(void **state)
+{
+    struct config *c = with_models(SMALL("a") HUGE("b"));
+    struct engine_process_config own = {.device = &cpu_device_ops,
+                                        .model_path = c->models[0].path,
+                                        .socket_path = "e.sock.next",
+                                        .isa = "auto",
+                                        .n_threads = 1,
+                                        .max_sequences = 1,
+                                        .prefill_rows = 8,
+                                        .kv_bytes = (size_t)1 << 40};
+    struct reason why = {0};
+    int fd = -1;
+
+    (void)state;
+    assert_int_equal(memory_check_model(c, &c->models[0], &own, &why), ST_NO_MEMORY);
+    assert_non_null(strstr(why.text, "model a: weights "));
+    assert_int_equal(listener_open(c->models[0].socket, &fd, &why), ST_OK);
+    assert_int_equal(listener_start(c->models[0].socket, fd, &why), ST_OK);
+    assert_int_equal(memory_check_model(c, &c->models[0], &own, &why), ST_NO_MEMORY);
+    assert_non_null(strstr(why.text, "model a beside 1 more: weights "));
+    own.socket_path = c->models[0].socket; /* its own start, as ever */
+    assert_int_equal(memory_check_model(c, &c->models[0], &own, &why), ST_NO_MEMORY);
+    assert_non_null(strstr(why.text, "model a: weights "));
+    close(fd);
+    unlink(c->models[0].socket);
+    config_free(c);
+}
+
 /* This process is their supervisor, and answers at the socket of the one that stands behind. */
 static void what_is_unloaded_takes_nothing_from_others(void **state)
 {
@@ -202,6 +232,7 @@ int main(void)
         cmocka_unit_test(a_model_that_cannot_fit_is_refused_alone),
         cmocka_unit_test(models_before_it_count_and_those_after_it_do_not),
         cmocka_unit_test(one_that_runs_counts_wherever_it_stands),
+        cmocka_unit_test(a_successor_must_fit_beside_the_one_that_serves),
         cmocka_unit_test(what_is_unloaded_takes_nothing_from_others),
         cmocka_unit_test(a_model_that_cannot_be_read_takes_nothing_from_others),
         cmocka_unit_test(what_the_engine_was_told_counts_for_itself),

@@ -132,8 +132,11 @@ static void reap(struct supervisor *s, int64_t now_ms)
 
         if (c == NULL)
             continue;
-        say_end(s, c, wait_status, child_on_exit(c, wait_status, now_ms));
         g = guard_of(s, c);
+        if (g != NULL && engine_guard_on_exit(g, wait_status))
+            supervisor_say(s, "%s had nothing to do and is unloaded; the next request loads it",
+                           c->spec.name);
+        say_end(s, c, wait_status, child_on_exit(c, wait_status, now_ms));
         if (g != NULL)
             engine_guard_on_end(g, NULL);
     }
@@ -309,6 +312,7 @@ void supervisor_run(struct supervisor *s)
 static void stop_one(struct supervisor *s, struct child *c, unsigned signals_before)
 {
     int64_t deadline_ms = clock_mono_ms() + c->stop_ms;
+    struct engine_guard *guard = guard_of(s, c);
     bool killed = false;
 
     child_ask_to_stop(c);
@@ -322,6 +326,8 @@ static void stop_one(struct supervisor *s, struct child *c, unsigned signals_bef
         }
         turn(s, READY_POLL_MS);
     }
+    if (guard != NULL)
+        engine_guard_make_way(guard); /* nobody wakes it any more */
 }
 
 static void wait_for_leftovers(struct supervisor *s)

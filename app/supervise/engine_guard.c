@@ -191,7 +191,10 @@ static void note_idleness(struct engine_guard *g, int64_t now_ms)
     if (w->has_stats && s->running + s->waiting == 0 && s->steps == g->idle.steps)
         return;
     g->idle.since_ms = now_ms;
-    g->idle.steps = w->has_stats ? s->steps : 0;
+    if (!w->has_stats) /* it may be hanging up just now, as it was asked to */
+        return;
+    g->idle.steps = s->steps;
+    g->idle.asked_ms = 0;
 }
 
 static int64_t sleep_due_ms(const struct engine_guard *g)

@@ -229,10 +229,12 @@ static void try_connect(struct process_link *l)
         close(l->fd);
         l->fd = -1;
     }
-    if (l->fd == -1)
-        retry_later(l);
-    else
+    if (l->fd != -1) {
         greet(l);
+        return;
+    }
+    l->wants_wake = false; /* nobody stands in for it any more: it loads */
+    retry_later(l);
 }
 
 static void on_timer(void *arg)

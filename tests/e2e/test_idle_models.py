@@ -34,7 +34,7 @@ class Idle(Fleet):
     def write_config(self):
         super().write_config()
         text = self.config.read_text().replace("engine:\n", f"engine:\n  load_wait_s: {self.load_wait_s}\n")
-        self.config.write_text(text.replace("server:\n", f"server:\n  ping_ms: {PING_MS}\n"))
+        self.config.write_text(text.replace("server:\n", f"server:\n  ping_ms: {PING_MS}\n  loops: 2\n"))
 
     def find_engine(self, model):
         """The supervisor's child, also while it loads."""

@@ -264,8 +264,12 @@ static void another_end_is_a_death(void **state)
 {
     const struct {
         int64_t idle_ms;
+        uint64_t steps; /* in the end */
         int wait_status;
-    } ends[] = {{IDLE_MS, EXIT(1)}, {IDLE_MS, 9}, {IDLE_MS - 1000, EXIT(0)}};
+    } ends[] = {{IDLE_MS, 5, EXIT(1)},
+                {IDLE_MS, 5, 9},
+                {IDLE_MS, 6, EXIT(0)}, /* it stayed when it was asked, and left later */
+                {IDLE_MS - 1000, 5, EXIT(0)}};
 
     (void)state;
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
@@ -273,6 +277,7 @@ static void another_end_is_a_death(void **state)
 
         open_hand(&h);
         pass(&h, ends[i].idle_ms);
+        say_stats(&h, 0, ends[i].steps);
         assert_false(leave(&h, ends[i].wait_status));
         assert_int_equal(engine_guard_state(&h.guard), ENGINE_GUARD_WAITING);
         assert_int_equal(h.child.n_deaths, 1);

@@ -66,6 +66,7 @@ enum error_kind error_from_status(enum status s)
         [ST_TIMEOUT] = ERROR_TIMEOUT,       [ST_CANCELLED] = ERROR_UNAVAILABLE,
         [ST_NO_SPACE] = ERROR_UNAVAILABLE,  [ST_IO] = ERROR_UNAVAILABLE,
         [ST_CLOSED] = ERROR_UNAVAILABLE,    [ST_NO_CHOICE] = ERROR_NO_CHOICE,
+        [ST_ASLEEP] = ERROR_LOADING,
     };
 
     return kinds[s] != ERROR_NONE ? kinds[s] : ERROR_INTERNAL;

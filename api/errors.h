@@ -52,6 +52,8 @@
       "generated is billed.")                                                                      \
     X(UNAVAILABLE, 503, "server_error", "service_unavailable", true,                               \
       "A part of the service is away. Please try again later.")                                    \
+    X(LOADING, 503, "server_error", "model_loading", true,                                         \
+      "The model is still being loaded. Please try again later.")                                  \
     X(NO_PRICE, 503, "server_error", "model_not_priced", false,                                    \
       "The model has no price in force, so it can't be used. Please tell the operator.")           \
     X(TIMEOUT, 504, "server_error", "timeout", false, "The request took too long and was ended.")

@@ -34,13 +34,32 @@ static void put_models(struct buf *b, struct api *a)
     }
 }
 
+/* Those that were unloaded while idle: true above, as a request loads them. */
+static void put_asleep(struct buf *b, struct api *a)
+{
+    struct engine_stats st;
+    unsigned n = 0;
+
+    for (size_t i = 0; i < a->n_models; i++) {
+        const struct engine_model *m = engine_model_at(a->parts.engine, i);
+
+        engine_stats_of(a->parts.engine, m, &st);
+        if (!st.asleep)
+            continue;
+        buf_puts(b, n++ == 0 ? ",\"asleep\":[" : ",");
+        json_put_cstr(b, m->id);
+    }
+    if (n > 0)
+        buf_putc(b, ']');
+}
+
 /* False: its engine is there, or nobody said why not. */
 static bool put_absence(struct buf *text, const struct engine_stats *st)
 {
     if (st->stalled)
         buf_printf(text, "engine: no step for %" PRId64 " s while %u requests wait",
                    st->last_step_age_ms / 1000, st->running + st->waiting);
-    else if (!st->connected && st->absence[0] != '\0')
+    else if (!st->connected && !st->asleep && st->absence[0] != '\0')
         buf_printf(text, "engine: %s", st->absence);
     return text->len > 0;
 }
@@ -84,6 +103,7 @@ static void answer(struct request *r, bool ok, const struct api_health *parts)
         buf_puts(&body, "},\"models\":{");
         put_models(&body, r->loop->api);
         buf_putc(&body, '}');
+        put_asleep(&body, r->loop->api);
         put_reason(&body, r->loop->api);
     }
     buf_putc(&body, '}');

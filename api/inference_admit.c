@@ -122,7 +122,8 @@ bool inference_admit(struct request *r)
         return inference_refuse(r, &e);
     if (!find_price(i))
         return false;
-    /* Just started, or its engine is away: nothing is reserved for a job that can't run. */
+    /* Just started, or its engine is away: nothing is reserved for a job that can't run. One that
+     * sleeps is loaded for it. */
     if (!engine_link_serves(r->loop->link, i->model))
         return inference_refuse_kind(r, ERROR_UNAVAILABLE);
     i->ask = (struct quota_ask){

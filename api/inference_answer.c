@@ -87,7 +87,6 @@ static void on_stream_stuck(void *arg)
 static void init_shape(struct inference *i)
 {
     struct request *r = i->request;
-    struct engine_stats stats;
     char hex[ID_HEX_BYTES];
 
     i->shape.endpoint = (enum endpoint)r->route->endpoint;
@@ -98,7 +97,16 @@ static void init_shape(struct inference *i)
     i->shape.model = i->model->id;
     i->shape.include_usage = i->params.include_usage;
     i->shape.service_tier = i->params.service_tier;
-    engine_stats_of(r->loop->api->parts.engine, i->model, &stats);
+}
+
+/* Not before it has said something: one that is loaded for this request is not known earlier. */
+static void name_engine(struct inference *i)
+{
+    struct engine_stats stats;
+
+    if (i->shape.fingerprint[0] != '\0')
+        return;
+    engine_stats_of(i->request->loop->api->parts.engine, i->model, &stats);
     shape_fingerprint(&stats, i->model->revision, i->shape.fingerprint);
 }
 
@@ -200,6 +208,7 @@ void inference_answer_delta(struct inference *i, const struct engine_delta *d)
 
     if (d->choice >= i->choices.config.n)
         return; /* the engine's mistake may spoil this answer, not the gateway */
+    name_engine(i);
     s = choices_add(&i->choices, d);
     if (s != ST_OK)
         request_cancel(i->request, s == ST_TOO_LARGE ? ERROR_ANSWER : ERROR_OVERLOADED);
@@ -280,6 +289,7 @@ void inference_answer_end(struct inference *i, const struct api_error *e)
 
     if (r->gone || r->http == NULL || i->stream.broken)
         return;
+    name_engine(i);
     if (e != NULL && i->stream.started)
         fail_stream(i, e);
     else if (e != NULL)

@@ -169,7 +169,7 @@ static int64_t retry_after_ms(const struct inference *i, enum error_kind kind)
 {
     if (kind == ERROR_ANSWERS)
         return API_RETRY_MS;
-    if (kind != ERROR_UNAVAILABLE && kind != ERROR_OVERLOADED)
+    if (kind != ERROR_UNAVAILABLE && kind != ERROR_OVERLOADED && kind != ERROR_LOADING)
         return 0;
     return i->end.retry_after_ms != 0 ? (int64_t)i->end.retry_after_ms : ENGINE_RETRY_MS;
 }
@@ -224,10 +224,10 @@ static void write_final(struct inference *i)
     billing_finish(r->loop->api->parts.billing, &i->write, &f);
 }
 
-/* What the engine turned away is as if it had never come: the limits get all of it back. */
+/* What the engine turned away, or wasn't there for, is as if it had never come: the limits get all of it back. */
 static bool was_turned_away(const struct engine_end *end)
 {
-    return end->status == ST_OVERLOADED || end->status == ST_TIMEOUT;
+    return end->status == ST_OVERLOADED || end->status == ST_TIMEOUT || end->status == ST_ASLEEP;
 }
 
 void inference_close(struct inference *i, const struct engine_end *end)

@@ -107,6 +107,8 @@ static void put_router_gauges(struct buf *b, const struct metrics_view *v)
     X(not_finite, "vllm:corrupted_requests_total", "counter",                                      \
       "Requests that failed for logits that were not finite.")                                     \
     X(connected, "sluice_engine_up", "gauge", "The model's engine process is connected.")          \
+    X(asleep, "sluice_engine_asleep", "gauge",                                                     \
+      "The model was unloaded while idle; the next request loads it.")                             \
     X(running, "sluice_engine_running", "gauge", "Requests in the batch.")                         \
     X(waiting, "sluice_engine_waiting", "gauge", "Requests that wait for the batch.")              \
     X(steps, "sluice_engine_steps_total", "counter", "Steps of the engine.")                       \

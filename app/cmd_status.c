@@ -66,7 +66,7 @@ static void print_engine(const struct engine_report *r)
         print_work(&r->stats);
         break;
     case ENGINE_DOWN:
-        printf("engine   down: %s\n", r->reason);
+        printf("engine   %s: %s\n", r->is_asleep ? "idle" : "down", r->reason);
         break;
     case ENGINE_MUTE:
         printf("engine   does not answer at %s: it is in a long step, or frozen\n",

@@ -28,7 +28,7 @@ struct config_model {
     int64_t default_max_tokens; /* 0: what the context leaves */
     char *generation_defaults;  /* "openai", "model" */
     char *mode, *kv_type;       /* these and the following: as config.engine_* */
-    int64_t threads, max_sequences, kv_mb, queue_max, tenant_queue_max;
+    int64_t threads, max_sequences, kv_mb, queue_max, tenant_queue_max, idle_unload_s;
 };
 
 struct config {
@@ -55,6 +55,8 @@ struct config {
     int64_t engine_adopt_ms;           /* 0: the engine is not asked */
     int64_t engine_stall_ms;           /* 0: never */
     int64_t engine_orphan_s;           /* 0: never */
+    int64_t engine_idle_unload_s;      /* 0: never */
+    int64_t engine_load_wait_s;
     char *engine_cores;                /* "auto", "off", or a list of cores: "1-3,5" */
     int64_t engine_nice;               /* 0: as its parent */
 

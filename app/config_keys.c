@@ -109,6 +109,12 @@ const struct config_key config_keys[] = {
     ENGINE_INT("engine.orphan_s", engine_orphan_s, "3600", 0, 31536000,
                "Without any gateway for so many seconds the engine ends; its supervisor starts it "
                "again when a gateway runs. 0: never."),
+    ENGINE_INT("engine.idle_unload_s", engine_idle_unload_s, "0", 0, 31536000,
+               "A model that nobody has asked for so many seconds is unloaded by its supervisor, "
+               "and loaded again for the next request, which waits. 0: never."),
+    INT("engine.load_wait_s", engine_load_wait_s, "120", 1, 86400,
+        "Longest wait of a request for a model that was unloaded while idle; then it is answered "
+        "with 503."),
     {.name = "engine.cores",
      .kind = CONFIG_TEXT,
      .offset = AT(engine_cores),

@@ -90,6 +90,7 @@ static const struct {
     {"model.kv_mb", "engine.kv_mb", AT(kv_mb)},
     {"model.queue_max", "engine.queue_max", AT(queue_max)},
     {"model.tenant_queue_max", "engine.tenant_queue_max", AT(tenant_queue_max)},
+    {"model.idle_unload_s", "engine.idle_unload_s", AT(idle_unload_s)},
 };
 
 /* ---- the table ---- */

@@ -50,12 +50,13 @@ static pid_t engine_of(const struct config_model *m)
     return peer != 0 && state_file_read(m->socket, &s) && s.supervisor == peer ? 0 : peer;
 }
 
-/* On demand, and until somebody demands it again: it needs nothing. */
+/* On demand or while idle, until somebody demands it again: it needs nothing. */
 static bool is_unloaded(const struct config_model *m)
 {
     struct state_file s;
 
-    return state_file_read(m->socket, &s) && strcmp(s.state, "unloaded") == 0;
+    return state_file_read(m->socket, &s) &&
+           (strcmp(s.state, "unloaded") == 0 || strcmp(s.state, "idle") == 0);
 }
 
 /* Anonymous memory of a process that is resident: KV pages, buffers and repacked weights count from

@@ -76,6 +76,7 @@ static void take_answer(struct engine_report *r, const struct engine_watch *w)
         r->stats = w->stats;
     } else if (w->refused[0] != '\0') {
         r->presence = ENGINE_DOWN;
+        r->is_asleep = w->refused_status == ST_ASLEEP;
         snprintf(r->reason, sizeof r->reason, "%s", w->refused);
     } else {
         r->presence = w->state == ENGINE_WATCH_AWAY ? ENGINE_ABSENT : ENGINE_MUTE;
@@ -161,7 +162,7 @@ bool status_report_is_ready(const struct status_report *r)
     bool any = false;
 
     for (size_t i = 0; i < r->n; i++) {
-        if (r->engines[i].presence == ENGINE_READY)
+        if (r->engines[i].presence == ENGINE_READY || r->engines[i].is_asleep)
             any = true;
         else if (strcmp(r->engines[i].model->required, "on") == 0)
             return false;

@@ -22,6 +22,7 @@ enum engine_presence {
 struct engine_report {
     const struct config_model *model; /* borrowed */
     enum engine_presence presence;
+    bool is_asleep;              /* down, because it was idle: the next request loads it */
     struct wire_welcome welcome; /* with ENGINE_READY, as the next one */
     struct wire_stats stats;
     bool is_supervised; /* then: */
@@ -41,8 +42,8 @@ struct status_report {
 /* c must stay until the report is disposed of. ST_NO_MEMORY. */
 MUST_CHECK enum status status_report_ask(struct status_report *r, const struct config *c);
 void status_report_dispose(struct status_report *r);
-/* By the rule of /readyz: at least one model's engine works, all required ones do, and the gateway
- * says so itself. */
+/* By the rule of /readyz: at least one model's engine works or sleeps, all required ones do, and
+ * the gateway says so itself. */
 bool status_report_is_ready(const struct status_report *r);
 /* "ready", "absent", "down", "mute". */
 const char *engine_presence_name(enum engine_presence p);

@@ -115,6 +115,7 @@ static enum status open_engine(struct wiring *w, struct reason *why)
         .text_threads = (unsigned)c->text_threads,
         .text_queue = (size_t)c->text_queue,
         .silence_ms = c->engine_stall_ms,
+        .load_wait_ms = c->engine_load_wait_s * 1000,
     };
 
     for (size_t i = 0; i < c->n_models; i++)

@@ -33,7 +33,8 @@
     X(CONFLICT, "conflicts with what is there")                                                    \
     X(CLOSED, "closed")                                                                            \
     X(INTERNAL, "internal error")                                                                  \
-    X(NO_CHOICE, "no token was allowed")
+    X(NO_CHOICE, "no token was allowed")                                                           \
+    X(ASLEEP, "not loaded; a request loads it")
 
 enum status {
 #define STATUS_ENUM(name, text) ST_##name,

@@ -83,6 +83,7 @@ static enum status set_target(struct served_model *m, const struct engine_config
         .revision = m->pub.revision,
         .context_tokens = m->pub.context_tokens,
         .silence_ms = cfg->silence_ms,
+        .load_wait_ms = cfg->load_wait_ms,
         .stats = &m->stats,
         .arg = cfg->backend_arg,
     };

@@ -47,6 +47,9 @@ struct engine_config {
     size_t text_queue;  /* waiting text works, all tenants; more are refused */
     const char *build;  /* told to the engine process; NULL: "" */
     int64_t silence_ms; /* an engine that says nothing for so long counts as dead; 0: never */
+    /* Longest wait of a job for an engine that was unloaded while idle and is loaded for it. 0:
+     * such an engine counts as away. */
+    int64_t load_wait_ms;
     /* NULL: the engine processes at the sockets. Tests give engine/backend/fake.h's, and its
      * script.
      */
@@ -139,7 +142,8 @@ struct engine_usage {
 struct engine_end {
     enum status
         status; /* ST_OK; ST_CANCELLED; ST_UNAVAILABLE (engine died); ST_OVERLOADED (queue
-                   full); ST_TIMEOUT (waited too long in it); ST_INTERNAL (NaN in its
+                   full); ST_TIMEOUT (waited too long in it); ST_ASLEEP (its engine was not
+                   loaded in time); ST_INTERNAL (NaN in its
                    logits, device); ST_NO_CHOICE (bias, min_tokens or a mask left no token) */
     enum engine_finish finish; /* with ST_OK: LENGTH where any choice ended so */
     struct engine_usage usage; /* what the table of design section 5 bills for this end */
@@ -206,12 +210,14 @@ MUST_CHECK enum status engine_link_open(struct engine *e, struct loop *loop,
                                         struct engine_link **out);
 /* Ends every job (on_end with ST_UNAVAILABLE) and frees. */
 void engine_link_close(struct engine_link *l);
-/* Connected to the model's engine, greeted, and serving the revision that this side has. */
+/* Connected to the model's engine, greeted, and serving the revision that this side has; or that
+ * was unloaded while idle: the next job loads it, and waits. */
 bool engine_link_serves(const struct engine_link *l, const struct engine_model *m);
 /* Serves at least one model, and every required one. */
 bool engine_link_is_ready(const struct engine_link *l);
 
-/* ST_UNAVAILABLE: no engine of that model now; on_end will not come. */
+/* ST_UNAVAILABLE: no engine of that model now, nor one that a job would load; ST_OVERLOADED: too
+ * many wait for one that loads. on_end will not come. */
 MUST_CHECK enum status engine_submit(struct engine_link *l, const struct engine_submit *s,
                                      struct engine_job **out);
 /* No on_delta after this; on_end still comes, from the engine's final frame (not from inside). */
@@ -263,6 +269,7 @@ struct engine_stats {
     uint32_t rows_max;        /* most sequences seen in one step since the engine's start */
     int64_t last_step_age_ms; /* -1: no work waits */
     bool stalled;             /* work has waited for silence_ms and no step was made */
+    bool asleep;              /* unloaded while idle: the next job loads it */
     char absence[128];        /* without a connection: why, as far as somebody said; else "" */
 };
 /* Any thread: a consistent copy of the last STATS frame of the model's engine. */

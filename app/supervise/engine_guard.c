@@ -12,12 +12,19 @@
 /* The engine's own limit for a drain is 20 s. */
 #define UNLOAD_MS 25000
 
+/* An engine that has still nothing to do, and a gateway of an older version or with a job on its
+ * way, is asked again. */
+#define SLEEP_AGAIN_MS 1000
+
 static const char unloaded_text[] = "not loaded (sluice model load starts it)";
+static const char idle_text[] = "not loaded, as nobody asked for it; the next request loads it";
 
 void engine_guard_init(struct engine_guard *g, struct child *engine, const char *socket_path,
-                       int64_t stall_ms)
+                       int64_t stall_ms, int64_t idle_ms)
 {
     g->child = engine;
+    g->idle_ms = idle_ms;
+    memset(&g->idle, 0, sizeof g->idle);
     g->is_unloaded = false;
     g->unload_kill_ms = INT64_MAX;
     engine->is_watched = true;
@@ -73,18 +80,30 @@ void engine_guard_make_way(struct engine_guard *g)
 
 void engine_guard_on_start(struct engine_guard *g, int64_t now_ms)
 {
+    memset(&g->idle, 0, sizeof g->idle);
     engine_watch_start(&g->watch, now_ms);
     write_state(g, "running", g->child->n_deaths > 0 ? g->child->last : "");
 }
 
 /* The state's word in the file, and the reason that its socket gives. */
-static void stand_in(struct engine_guard *g, const char *text)
+static void stand_in(struct engine_guard *g, enum status status, const char *text)
 {
     struct reason why = {0};
 
     write_state(g, engine_guard_state_name(engine_guard_state(g)), text);
-    if (stand_in_start(&g->stand_in, text, &why) != ST_OK)
+    if (stand_in_start(&g->stand_in, status, text, &why) != ST_OK)
         log_error(NULL, "supervise.stand_in", "%s", why.text);
+}
+
+/* It could also have ended for another reason, but whoever leaves with 0 right after it was told
+ * that it isn't needed did as it was told. */
+bool engine_guard_on_exit(struct engine_guard *g, int wait_status)
+{
+    if (g->idle.asked_ms == 0 || wait_status != 0 || !g->child->wanted)
+        return false;
+    g->idle.is_away = true;
+    g->child->wanted = false;
+    return true;
 }
 
 void engine_guard_on_end(struct engine_guard *g, const char *problem)
@@ -94,7 +113,11 @@ void engine_guard_on_end(struct engine_guard *g, const char *problem)
     engine_watch_stop(&g->watch);
     g->unload_kill_ms = INT64_MAX;
     if (g->is_unloaded) {
-        stand_in(g, unloaded_text);
+        stand_in(g, ST_UNAVAILABLE, unloaded_text);
+        return;
+    }
+    if (g->idle.is_away) {
+        stand_in(g, ST_ASLEEP, idle_text);
         return;
     }
     if (!g->child->wanted)
@@ -103,7 +126,7 @@ void engine_guard_on_end(struct engine_guard *g, const char *problem)
         snprintf(text, sizeof text, "%s", problem);
     else
         engine_guard_text(g->child, text, sizeof text);
-    stand_in(g, text);
+    stand_in(g, ST_UNAVAILABLE, text);
 }
 
 void engine_guard_succeed(struct engine_guard *g, struct engine_watch *watch, int64_t now_ms)
@@ -118,6 +141,8 @@ void engine_guard_succeed(struct engine_guard *g, struct engine_watch *watch, in
     g->child->wanted = true;
     g->child->rests = false;
     g->child->ready_ms = now_ms;
+    memset(&g->idle, 0, sizeof g->idle);
+    g->idle.since_ms = now_ms;
     write_state(g, "running", g->child->n_deaths > 0 ? g->child->last : "");
 }
 
@@ -128,9 +153,10 @@ void engine_guard_unload(struct engine_guard *g, int64_t now_ms)
     if (g->is_unloaded)
         return;
     g->is_unloaded = true;
+    g->idle.is_away = false;
     child_ask_to_stop(g->child);
     if (g->child->pid == 0) {
-        stand_in(g, unloaded_text);
+        stand_in(g, ST_UNAVAILABLE, unloaded_text);
         return;
     }
     g->unload_kill_ms = now_ms + UNLOAD_MS;
@@ -142,6 +168,7 @@ enum status engine_guard_load(struct engine_guard *g, int64_t now_ms, struct rea
     if (g->is_unloaded && g->child->pid != 0)
         return fail(why, ST_CONFLICT, "it is still ending its requests: try again");
     g->is_unloaded = false;
+    g->idle.is_away = false;
     g->child->wanted = true;
     child_try_again(g->child, now_ms);
     return ST_OK;
@@ -153,6 +180,8 @@ enum engine_guard_state engine_guard_state(const struct engine_guard *g)
 
     if (g->is_unloaded)
         return c->pid != 0 ? ENGINE_GUARD_UNLOADING : ENGINE_GUARD_UNLOADED;
+    if (g->idle.is_away)
+        return ENGINE_GUARD_IDLE;
     if (c->given_up)
         return ENGINE_GUARD_STOPPED;
     if (c->pid == 0)
@@ -162,10 +191,60 @@ enum engine_guard_state engine_guard_state(const struct engine_guard *g)
 
 const char *engine_guard_state_name(enum engine_guard_state s)
 {
-    static const char *const names[] = {"loading", "ready",     "waiting",
-                                        "stopped", "unloading", "unloaded"};
+    static const char *const names[] = {"loading",   "ready",    "waiting", "stopped",
+                                        "unloading", "unloaded", "idle"};
 
     return names[s];
+}
+
+/* ---- idle ---- */
+
+/* By its own numbers: nothing runs or waits, and no step was made since. */
+static void note_idleness(struct engine_guard *g, int64_t now_ms)
+{
+    const struct engine_watch *w = &g->watch;
+    const struct wire_stats *s = &w->stats;
+
+    if (w->has_stats && s->running + s->waiting == 0 && s->steps == g->idle.steps)
+        return;
+    g->idle.since_ms = now_ms;
+    if (!w->has_stats) /* it may be hanging up just now, as it was asked to */
+        return;
+    g->idle.steps = s->steps;
+    g->idle.asked_ms = 0;
+}
+
+static int64_t sleep_due_ms(const struct engine_guard *g)
+{
+    if (g->idle_ms == 0 || !g->child->wanted || !g->watch.has_stats)
+        return INT64_MAX;
+    return int64_max(g->idle.since_ms + g->idle_ms,
+                     g->idle.asked_ms != 0 ? g->idle.asked_ms + SLEEP_AGAIN_MS : 0);
+}
+
+static void send_to_sleep(struct engine_guard *g, int64_t now_ms)
+{
+    note_idleness(g, now_ms);
+    if (now_ms < sleep_due_ms(g))
+        return;
+    g->idle.asked_ms = now_ms;
+    engine_watch_send_to_sleep(&g->watch);
+}
+
+void engine_guard_keep_awake(struct engine_guard *g, int64_t now_ms)
+{
+    g->idle.since_ms = now_ms;
+}
+
+static void wake(struct engine_guard *g, int64_t now_ms)
+{
+    struct reason why = {0};
+
+    if (!g->stand_in.is_woken)
+        return;
+    g->stand_in.is_woken = false;
+    if (g->idle.is_away && engine_guard_load(g, now_ms, &why) != ST_OK)
+        log_error(NULL, "supervise.wake", "%s", why.text);
 }
 
 /* ---- turns ---- */
@@ -183,7 +262,7 @@ int64_t engine_guard_due_ms(const struct engine_guard *g, int64_t now_ms)
     int64_t due_ms =
         int64_min(stand_in_due_ms(&g->stand_in), engine_watch_due_ms(&g->watch, now_ms));
 
-    return int64_min(due_ms, g->unload_kill_ms);
+    return int64_min(int64_min(due_ms, g->unload_kill_ms), sleep_due_ms(g));
 }
 
 bool engine_guard_turn(struct engine_guard *g, int64_t now_ms)
@@ -192,6 +271,7 @@ bool engine_guard_turn(struct engine_guard *g, int64_t now_ms)
     bool stuck;
 
     stand_in_turn(&g->stand_in, now_ms);
+    wake(g, now_ms);
     if (now_ms >= g->unload_kill_ms) {
         g->unload_kill_ms = INT64_MAX;
         child_kill(g->child);
@@ -199,6 +279,7 @@ bool engine_guard_turn(struct engine_guard *g, int64_t now_ms)
     stuck = engine_watch_turn(&g->watch, now_ms, &why);
     if (g->watch.greeted && g->child->ready_ms == 0)
         g->child->ready_ms = now_ms;
+    send_to_sleep(g, now_ms);
     if (!stuck || !g->child->wanted)
         return false;
     engine_watch_stop(&g->watch);

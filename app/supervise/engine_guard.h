@@ -22,13 +22,21 @@ enum engine_guard_state {
     ENGINE_GUARD_WAITING,   /* it ended, and starts again by itself */
     ENGINE_GUARD_STOPPED,   /* given up in a crash loop */
     ENGINE_GUARD_UNLOADING, /* it ends its requests, on demand */
-    ENGINE_GUARD_UNLOADED
+    ENGINE_GUARD_UNLOADED,
+    ENGINE_GUARD_IDLE /* unloaded because nobody asked for it; the next request loads it */
 };
 
 struct engine_guard {
     struct child *child;
     bool is_unloaded;       /* on demand; the process may be still on its way out, until: */
     int64_t unload_kill_ms; /* then it is killed */
+    int64_t idle_ms;        /* of nothing to do until it is to leave; 0: it stays */
+    struct {
+        int64_t since_ms; /* nothing to do, as far as is known */
+        uint64_t steps;   /* its steps by then */
+        int64_t asked_ms; /* when it was sent to sleep last; 0: it wasn't */
+        bool is_away;     /* and so it left */
+    } idle;
     struct engine_watch watch;
     struct stand_in stand_in;
     char state_path[PROCESS_PATH_MAX];
@@ -36,15 +44,18 @@ struct engine_guard {
 
 /* From now on the child counts as healthy from its greeting on, and is given up in a crash loop. */
 void engine_guard_init(struct engine_guard *g, struct child *engine, const char *socket_path,
-                       int64_t stall_ms);
+                       int64_t stall_ms, int64_t idle_ms);
 /* Leaves no file. */
 void engine_guard_dispose(struct engine_guard *g);
 
 /* Before the child is started: the socket is its own. */
 void engine_guard_make_way(struct engine_guard *g);
 void engine_guard_on_start(struct engine_guard *g, int64_t now_ms);
-/* It ended, or didn't start (then `problem` says why; else NULL): answers at its socket, if it is
- * still wanted. */
+/* It ended, with that status of waitpid(2); before child_on_exit. True: it left for having nothing
+ * to do, and isn't wanted until a request comes. */
+bool engine_guard_on_exit(struct engine_guard *g, int wait_status);
+/* It ended, or didn't start (then `problem` says why; else NULL): answers at its socket, unless it
+ * is to end with its supervisor. */
 void engine_guard_on_end(struct engine_guard *g, const char *problem);
 
 /* g->child runs another process since now, which serves the socket's path: `watch` has greeted it,
@@ -66,6 +77,9 @@ MUST_CHECK enum status engine_guard_load(struct engine_guard *g, int64_t now_ms,
 enum engine_guard_state engine_guard_state(const struct engine_guard *g);
 /* "loading", "ready" ... */
 const char *engine_guard_state_name(enum engine_guard_state s);
+
+/* It isn't idle now: its successor is coming. */
+void engine_guard_keep_awake(struct engine_guard *g, int64_t now_ms);
 
 /* What is said about an engine that is away, in `size` bytes. */
 void engine_guard_text(const struct child *engine, char *out, size_t size);

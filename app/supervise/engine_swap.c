@@ -193,6 +193,7 @@ static bool turn_loading(struct engine_swap *sw, int64_t now_ms, char news[ENGIN
         return false;
     }
     hold_restart(sw);
+    engine_guard_keep_awake(sw->guard, now_ms);
     if (engine_watch_turn(&sw->watch, now_ms, &why))
         kill_other(sw, why.text);
     else if (now_ms >= sw->due_ms)

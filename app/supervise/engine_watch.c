@@ -98,6 +98,7 @@ static enum status on_frame(struct engine_watch *w, const struct wire_frame *f)
     if (f->type != WIRE_REFUSED || wire_get_refused(f, &r) != ST_OK)
         return ST_CORRUPT;
     memcpy(w->refused, r.text, sizeof w->refused);
+    w->refused_status = (enum status)r.status;
     return ST_CONFLICT;
 }
 
@@ -228,6 +229,13 @@ bool engine_watch_turn(struct engine_watch *w, int64_t now_ms, struct reason *wh
     if (w->state == ENGINE_WATCH_GREETING && now_ms >= w->due_ms)
         hang_up(w, now_ms);
     return is_stuck(w, now_ms, why);
+}
+
+void engine_watch_send_to_sleep(struct engine_watch *w)
+{
+    if (w->state == ENGINE_WATCH_SEES && w->out.len == 0 &&
+        w->welcome.version >= WIRE_VERSION_HANDOVER)
+        wire_put_bare(&w->out, WIRE_SLEEP);
 }
 
 struct pollfd engine_watch_pollfd(const struct engine_watch *w)

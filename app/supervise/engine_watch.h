@@ -43,6 +43,7 @@ struct engine_watch {
     struct wire_welcome welcome; /* when greeted */
     struct wire_stats stats;     /* when has_stats */
     char refused[128];           /* the text of the last REFUSED; "" none */
+    enum status refused_status;  /* and its status */
 };
 
 void engine_watch_init(struct engine_watch *w, const char *socket_path, int64_t stall_ms);
@@ -59,6 +60,9 @@ void engine_watch_hand_over(struct engine_watch *w);
 struct pollfd engine_watch_pollfd(const struct engine_watch *w);
 /* When the next turn is due, whatever the descriptor says. */
 int64_t engine_watch_due_ms(const struct engine_watch *w, int64_t now_ms);
+/* Tells an engine that is seen that it isn't needed, as far as it knows that word: one that really
+ * has nothing to do then leaves, with 0. */
+void engine_watch_send_to_sleep(struct engine_watch *w);
 /* Connects, reads, judges. True: the engine is stuck, and *why says how ("made no step for 30 s
  * while 3 requests waited"). */
 bool engine_watch_turn(struct engine_watch *w, int64_t now_ms, struct reason *why);

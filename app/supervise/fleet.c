@@ -26,6 +26,7 @@ static enum status describe(struct fleet *f, size_t i, const struct config *c,
 
     e->id = strdup(m->id);
     e->socket = strdup(m->socket);
+    e->idle_ms = m->idle_unload_s * 1000;
     if (e->id == NULL || e->socket == NULL)
         return ST_NO_MEMORY;
     snprintf(e->name, sizeof e->name, "engine%s%s", is_one ? "" : " ", is_one ? "" : e->id);
@@ -107,7 +108,7 @@ void fleet_add(struct fleet *f)
     for (size_t i = 0; i < f->n; i++) {
         struct fleet_engine *e = &f->engines[i];
 
-        engine_guard_init(&e->guard, &e->child, e->socket, f->stall_ms);
+        engine_guard_init(&e->guard, &e->child, e->socket, f->stall_ms, e->idle_ms);
         supervisor_add_engine(f->supervisor, &e->guard);
         supervisor_add_swap(f->supervisor, &e->swap);
     }

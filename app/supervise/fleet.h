@@ -17,7 +17,8 @@ struct fleet_engine {
     struct engine_guard guard;
     struct engine_swap swap;
     char *id, *socket;
-    char name[128]; /* "engine"; of several "engine ID" */
+    int64_t idle_ms; /* until it is unloaded; 0: never */
+    char name[128];  /* "engine"; of several "engine ID" */
     const char *argv[8];
 };
 

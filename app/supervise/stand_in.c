@@ -1,7 +1,6 @@
 #include "app/supervise/stand_in.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -35,10 +34,13 @@ static void set_text(struct stand_in *s, const char *text)
         memcpy(s->text + sizeof s->text - 4, "...", 4);
 }
 
-enum status stand_in_start(struct stand_in *s, const char *text, struct reason *why)
+enum status stand_in_start(struct stand_in *s, enum status status, const char *text,
+                           struct reason *why)
 {
     enum status st;
 
+    s->status = status;
+    s->is_woken = false;
     set_text(s, text);
     if (s->listen_fd != -1)
         return ST_OK;
@@ -81,12 +83,12 @@ int64_t stand_in_due_ms(const struct stand_in *s)
     return due_ms;
 }
 
-static void refuse(int fd, const char *text)
+static void refuse(const struct stand_in *s, int fd)
 {
-    struct wire_refused r = {.status = ST_UNAVAILABLE};
+    struct wire_refused r = {.status = (uint16_t)s->status};
     struct buf frame;
 
-    memcpy(r.text, text, sizeof r.text);
+    memcpy(r.text, s->text, sizeof r.text);
     buf_init(&frame);
     wire_put_refused(&frame, &r);
     /* Far less than a socket's buffer; a caller that has gone needs no answer. */
@@ -95,15 +97,27 @@ static void refuse(int fd, const char *text)
     buf_dispose(&frame);
 }
 
+/* A WAKE comes alone and whole, as its sender wrote it at once. */
+static bool is_wake(const char *data, size_t len)
+{
+    struct wire_frame f;
+    size_t used;
+
+    return wire_scan(data, len, &f, &used) == WIRE_SCAN_FRAME && f.type == WIRE_WAKE &&
+           wire_get_bare(&f) == ST_OK;
+}
+
 /* It is answered when its greeting is here, not before: one that is refused while it still writes
  * would see a broken pipe instead of the reason. */
-static bool is_done(const struct stand_in *s, unsigned i, int64_t now_ms)
+static bool is_done(struct stand_in *s, unsigned i, int64_t now_ms)
 {
     char greeting[512];
     ssize_t n = recv(s->callers[i].fd, greeting, sizeof greeting, MSG_DONTWAIT);
 
-    if (n > 0)
-        refuse(s->callers[i].fd, s->text);
+    if (n > 0) {
+        refuse(s, s->callers[i].fd);
+        s->is_woken |= s->status == ST_ASLEEP && is_wake(greeting, (size_t)n);
+    }
     return n >= 0 || errno != EAGAIN || now_ms >= s->callers[i].due_ms;
 }
 

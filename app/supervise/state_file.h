@@ -11,7 +11,7 @@
 
 struct state_file {
     pid_t supervisor;
-    char state[16]; /* "running", "waiting", "stopped", "unloading", "unloaded" */
+    char state[16]; /* "running", "waiting", "stopped", "unloading", "unloaded", "idle" */
     unsigned deaths;
     char reason[512]; /* why it is away, or how it ended last; "" nothing to say; printable */
 };

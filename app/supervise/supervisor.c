@@ -143,17 +143,20 @@ static void say_end(const struct supervisor *s, const struct child *c, int wait_
 
 static void on_end(struct supervisor *s, struct child *c, int wait_status, int64_t now_ms)
 {
-    int64_t delay_ms = child_on_exit(c, wait_status, now_ms);
     struct engine_guard *g = guard_of(s, c);
     struct engine_swap *sw = swap_of(s, c);
     char news[ENGINE_SWAP_NEWS_BYTES];
 
     if (sw != NULL) {
+        (void)child_on_exit(c, wait_status, now_ms);
         engine_swap_on_end(sw, now_ms, news);
         say_news(s, sw, news);
         return;
     }
-    say_end(s, c, wait_status, delay_ms);
+    if (g != NULL && engine_guard_on_exit(g, wait_status))
+        supervisor_say(s, "%s had nothing to do and is unloaded; the next request loads it",
+                       c->spec.name);
+    say_end(s, c, wait_status, child_on_exit(c, wait_status, now_ms));
     if (g != NULL)
         engine_guard_on_end(g, NULL);
 }
@@ -355,6 +358,7 @@ void supervisor_run(struct supervisor *s)
 static void stop_one(struct supervisor *s, struct child *c, unsigned signals_before)
 {
     int64_t deadline_ms = clock_mono_ms() + c->stop_ms;
+    struct engine_guard *guard = guard_of(s, c);
     bool killed = false;
 
     child_ask_to_stop(c);
@@ -368,6 +372,8 @@ static void stop_one(struct supervisor *s, struct child *c, unsigned signals_bef
         }
         turn(s, READY_POLL_MS);
     }
+    if (guard != NULL)
+        engine_guard_make_way(guard); /* nobody wakes it any more */
 }
 
 static void wait_for_leftovers(struct supervisor *s)

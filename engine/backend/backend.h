@@ -30,6 +30,7 @@ struct backend_target {
     const char *build;       /* told to the engine */
     uint32_t context_tokens; /* the engine must allow as many */
     int64_t silence_ms;      /* 0: it may be silent for ever */
+    int64_t load_wait_ms;    /* of a job, for an engine that was unloaded while idle; 0: none */
     struct stats_cell *stats;
     void *arg; /* the backend's own: a script */
 };
@@ -39,7 +40,7 @@ struct backend_ops {
     enum status (*link_open)(const struct backend_target *t, struct loop *loop,
                              struct backend_link **out);
     void (*link_close)(struct backend_link *l); /* ends its jobs: ST_UNAVAILABLE */
-    bool (*is_ready)(const struct backend_link *l);
+    bool (*is_ready)(const struct backend_link *l); /* or is loaded for the first job */
     /* As engine_submit and engine_cancel. */
     enum status (*submit)(struct backend_link *l, const struct engine_submit *s,
                           struct engine_job **out);

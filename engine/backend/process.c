@@ -49,11 +49,17 @@ static void link_close(struct backend_link *super)
     free(l);
 }
 
+static bool is_connected(const struct process_link *l)
+{
+    return l->state == LINK_READY && !l->is_broken;
+}
+
+/* One that sleeps serves: a job wakes it. */
 static bool is_ready(const struct backend_link *super)
 {
     const struct process_link *l = link_of(super);
 
-    return l->state == LINK_READY && !l->is_broken;
+    return is_connected(l) || l->is_asleep;
 }
 
 /* ---- what is sent ---- */
@@ -142,6 +148,16 @@ static bool make_submit(const struct process_link *l, const struct engine_submit
     return wire_submit_is_valid(out);
 }
 
+static enum status send_or_hold(struct process_link *l, struct process_job *j,
+                                const struct wire_submit *v)
+{
+    if (!is_connected(l))
+        return process_hold(l, j, v);
+    wire_put_submit(&l->out, v);
+    process_link_flush(l);
+    return ST_OK;
+}
+
 static enum status submit(struct backend_link *super, const struct engine_submit *s,
                           struct engine_job **out)
 {
@@ -172,8 +188,12 @@ static enum status submit(struct backend_link *super, const struct engine_submit
         return status;
     }
     v.job = j->number;
-    wire_put_submit(&l->out, &v);
-    process_link_flush(l);
+    status = send_or_hold(l, j, &v);
+    if (status != ST_OK) {
+        job_table_remove(&l->jobs, j->number);
+        free(j);
+        return status;
+    }
     *out = &j->super;
     return ST_OK;
 }
@@ -185,6 +205,10 @@ static void cancel(struct engine_job *super)
     if (j->is_cancelled)
         return;
     j->is_cancelled = true;
+    if (j->is_held) {
+        process_hold_cancel(j);
+        return;
+    }
     wire_put_cancel(&j->link->out, j->number);
     process_link_flush(j->link);
 }

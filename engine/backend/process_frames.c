@@ -6,6 +6,13 @@
 #include "engine/backend/process_state.h"
 #include "engine/wire/wire.h"
 
+/* It can't come: who waits for it learns that. */
+static void give_up(struct process_link *l)
+{
+    l->is_asleep = false;
+    process_hold_end(l, ST_UNAVAILABLE);
+}
+
 static enum status on_welcome(struct process_link *l, const struct wire_frame *f)
 {
     const struct backend_target *t = l->target;
@@ -21,9 +28,11 @@ static enum status on_welcome(struct process_link *l, const struct wire_frame *f
                   t->socket_path, w.revision, w.max_context, t->revision, t->context_tokens);
         l->backoff_ms = BACKOFF_REFUSED_MS;
         (void)stats_cell_refuse(t->stats, "it has another model than the gateway, or less context");
+        give_up(l);
         return ST_CONFLICT;
     }
     l->state = LINK_READY;
+    l->is_asleep = false;
     l->backoff_ms = BACKOFF_MIN_MS;
     l->version = w.version;
     l->credit_bytes = w.credit_bytes;
@@ -31,7 +40,30 @@ static enum status on_welcome(struct process_link *l, const struct wire_frame *f
     log_info(NULL, "engine.link", "connected pid=%u device=\"%s\" build=\"%s\"", w.pid, w.device,
              w.build);
     process_claim_send(l);
+    process_hold_send(l);
     return ST_OK;
+}
+
+/* With a job it is woken at once; else somebody else's may wake it. */
+static enum status fall_asleep(struct process_link *l)
+{
+    l->is_asleep = true;
+    l->wants_wake = l->held.n > 0 && l->state != LINK_WAKING;
+    l->backoff_ms = l->held.n > 0 ? BACKOFF_MIN_MS : BACKOFF_REFUSED_MS;
+    return ST_ASLEEP;
+}
+
+/* It isn't needed now, and leaves when nobody is left. A job of ours, whose frame may still be on
+ * its way, keeps it. */
+static enum status on_sleep(struct process_link *l, const struct wire_frame *f)
+{
+    if (l->version < WIRE_VERSION_HANDOVER || wire_get_bare(f) != ST_OK)
+        return ST_CORRUPT;
+    if (l->jobs.n_jobs > 0 || l->claim != NULL || l->target->load_wait_ms == 0)
+        return ST_OK;
+    if (stats_cell_sleep(l->target->stats, "it was idle, and leaves"))
+        log_info(NULL, "engine.link", "socket=%s sleeps", l->target->socket_path);
+    return fall_asleep(l);
 }
 
 static enum status on_refused(struct process_link *l, const struct wire_frame *f)
@@ -40,6 +72,12 @@ static enum status on_refused(struct process_link *l, const struct wire_frame *f
 
     if (wire_get_refused(f, &r) != ST_OK)
         return ST_CORRUPT;
+    if (r.status == ST_ASLEEP && l->target->load_wait_ms != 0) {
+        if (stats_cell_sleep(l->target->stats, r.text))
+            log_info(NULL, "engine.link", "socket=%s sleeps: %s", l->target->socket_path, r.text);
+        return fall_asleep(l);
+    }
+    give_up(l);
     if (stats_cell_refuse(l->target->stats, r.text))
         log_error(NULL, "engine.link", "socket=%s refused: %s (%s)", l->target->socket_path, r.text,
                   status_name((enum status)r.status));
@@ -153,7 +191,7 @@ static enum status on_stats(struct process_link *l, const struct wire_frame *f)
 
 static enum status on_frame(struct process_link *l, const struct wire_frame *f, size_t bytes)
 {
-    if (l->state == LINK_GREETING) {
+    if (l->state != LINK_READY) {
         if (f->type == WIRE_REFUSED)
             return on_refused(l, f);
         return f->type == WIRE_WELCOME ? on_welcome(l, f) : ST_CORRUPT;
@@ -167,6 +205,8 @@ static enum status on_frame(struct process_link *l, const struct wire_frame *f, 
         return on_final(l, f);
     case WIRE_STATS:
         return on_stats(l, f);
+    case WIRE_SLEEP:
+        return on_sleep(l, f);
     case WIRE_SETTLED:
         return process_claim_settled(l, f);
     case WIRE_HANDOVER:

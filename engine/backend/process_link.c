@@ -29,8 +29,12 @@ static void end_all(struct process_link *l)
     uint32_t at = 0;
 
     while ((j = job_table_next(&l->jobs, &at)) != NULL) {
-        struct engine_end end = {.status = j->is_cancelled ? ST_CANCELLED : ST_UNAVAILABLE,
-                                 .usage = j->usage};
+        struct engine_end end;
+
+        if (j->is_held)
+            continue;
+        end = (struct engine_end){.status = j->is_cancelled ? ST_CANCELLED : ST_UNAVAILABLE,
+                                  .usage = j->usage};
 
         process_job_end(j, &end);
     }
@@ -40,6 +44,13 @@ static void retry_later(struct process_link *l)
 {
     loop_timer_start(l->loop, &l->timer, l->backoff_ms);
     l->backoff_ms = int64_min(l->backoff_ms * 2, int64_max(BACKOFF_MAX_MS, l->backoff_ms));
+}
+
+void process_link_hurry(struct process_link *l)
+{
+    l->backoff_ms = BACKOFF_MIN_MS;
+    if (l->state == LINK_DOWN)
+        loop_timer_start(l->loop, &l->timer, 0);
 }
 
 /* why: for the log; NULL: it was asked for. */
@@ -147,10 +158,10 @@ static void on_ready(void *arg, int events)
     if (events & LOOP_READ)
         s = read_some(l);
     if (s != ST_OK) {
-        /* What was unavailable has said so itself. */
-        take_down(l, s == ST_CLOSED        ? "the engine closed the connection"
-                     : s == ST_UNAVAILABLE ? NULL
-                                           : status_text(s));
+        /* What was unavailable, or sleeps, has said so itself. */
+        take_down(l, s == ST_CLOSED                          ? "the engine closed the connection"
+                     : s == ST_UNAVAILABLE || s == ST_ASLEEP ? NULL
+                                                             : status_text(s));
         return;
     }
     return_credit(l);
@@ -162,7 +173,7 @@ static void on_ready(void *arg, int events)
  * INT64_MAX: it may be silent. */
 static int64_t silence_max_ms(const struct process_link *l)
 {
-    if (l->state == LINK_GREETING)
+    if (l->state != LINK_READY)
         return GREETING_MAX_MS;
     return l->target->silence_ms != 0 ? l->target->silence_ms : INT64_MAX;
 }
@@ -200,8 +211,12 @@ static void greet(struct process_link *l)
     struct wire_hello hello = {.version_min = WIRE_VERSION_MIN, .version_max = WIRE_VERSION_MAX};
 
     snprintf(hello.build, sizeof hello.build, "%s", l->target->build);
-    wire_put_hello(&l->out, &hello);
-    l->state = LINK_GREETING;
+    if (l->wants_wake)
+        wire_put_bare(&l->out, WIRE_WAKE);
+    else
+        wire_put_hello(&l->out, &hello);
+    l->state = l->wants_wake ? LINK_WAKING : LINK_GREETING;
+    l->wants_wake = false;
     l->heard_ms = loop_now_ms(l->loop);
     watch_silence(l);
     process_link_flush(l);
@@ -214,10 +229,12 @@ static void try_connect(struct process_link *l)
         close(l->fd);
         l->fd = -1;
     }
-    if (l->fd == -1)
-        retry_later(l);
-    else
+    if (l->fd != -1) {
         greet(l);
+        return;
+    }
+    l->wants_wake = false; /* nobody stands in for it any more: it loads */
+    retry_later(l);
 }
 
 static void on_timer(void *arg)
@@ -237,11 +254,13 @@ void process_link_start(struct process_link *l)
     l->silence = (struct loop_timer){.on_timer = on_silence, .arg = l};
     l->backoff_ms = BACKOFF_MIN_MS;
     l->out.limit = OUT_BYTES_MAX;
+    process_hold_init(l);
     try_connect(l);
 }
 
 void process_link_stop(struct process_link *l)
 {
     take_down(l, NULL);
+    process_hold_end(l, ST_UNAVAILABLE);
     loop_timer_stop(l->loop, &l->timer);
 }

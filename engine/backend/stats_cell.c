@@ -23,6 +23,7 @@ void stats_cell_connect(struct stats_cell *c, uint32_t pid, const char *device, 
     c->n_connected++;
     c->last.pid = pid;
     c->last.absence[0] = '\0';
+    c->last.asleep = false;
     snprintf(c->last.device, sizeof c->last.device, "%s", device);
     snprintf(c->last.build, sizeof c->last.build, "%s", build);
     pthread_mutex_unlock(&c->lock);
@@ -41,15 +42,26 @@ void stats_cell_disconnect(struct stats_cell *c)
     pthread_mutex_unlock(&c->lock);
 }
 
-bool stats_cell_refuse(struct stats_cell *c, const char *absence)
+static bool set_absence(struct stats_cell *c, const char *absence, bool asleep)
 {
     bool is_new;
 
     pthread_mutex_lock(&c->lock);
     is_new = strcmp(c->last.absence, absence) != 0;
     snprintf(c->last.absence, sizeof c->last.absence, "%s", absence);
+    c->last.asleep = asleep;
     pthread_mutex_unlock(&c->lock);
     return is_new;
+}
+
+bool stats_cell_refuse(struct stats_cell *c, const char *absence)
+{
+    return set_absence(c, absence, false);
+}
+
+bool stats_cell_sleep(struct stats_cell *c, const char *absence)
+{
+    return set_absence(c, absence, true);
 }
 
 void stats_cell_update(struct stats_cell *c, const struct engine_stats *s, int64_t now_ms)
@@ -77,8 +89,10 @@ void stats_cell_read(struct stats_cell *c, int64_t now_ms, struct engine_stats *
     pthread_mutex_lock(&c->lock);
     *out = c->last;
     out->connected = c->n_connected > 0;
-    if (out->connected)
-        out->absence[0] = '\0'; /* another loop's link knows better */
+    if (out->connected) { /* another loop's link knows better */
+        out->absence[0] = '\0';
+        out->asleep = false;
+    }
     if (out->last_step_age_ms >= 0 && now_ms > c->received_ms)
         out->last_step_age_ms += now_ms - c->received_ms;
     pthread_mutex_unlock(&c->lock);

@@ -24,6 +24,8 @@ void stats_cell_connect(struct stats_cell *c, uint32_t pid, const char *device, 
 void stats_cell_disconnect(struct stats_cell *c);
 /* Why there is no engine: stays until one greets. False: the same was said before. */
 bool stats_cell_refuse(struct stats_cell *c, const char *absence);
+/* The same of one that was unloaded while idle, and is loaded for the next job. */
+bool stats_cell_sleep(struct stats_cell *c, const char *absence);
 /* The numbers of *s; pid, device and build stay. */
 void stats_cell_update(struct stats_cell *c, const struct engine_stats *s, int64_t now_ms);
 /* While work waits the age of the last step grows also when the engine is silent: that is what a

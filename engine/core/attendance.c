@@ -31,6 +31,8 @@ bool attendance_is_over(struct attendance *a, struct conn *const *conns, uint32_
         if (is_settled(c, now_ms))
             a->seen_ms = now_ms;
     }
+    if (!any && a->is_leaving)
+        return true;
     return !any && a->orphan_ms != 0 && now_ms - a->seen_ms >= a->orphan_ms;
 }
 

@@ -48,6 +48,7 @@ static void put_welcome(struct engine_process *p, struct conn *c, uint16_t versi
     snprintf(w.device, sizeof w.device, "%s", p->device->ops->describe(p->device));
     wire_put_welcome(&c->out, &w);
     p->stats_due_ms = 0; /* the newcomer learns the state at once */
+    p->attendance.is_leaving = false;
     c->greeted = true;
     c->version = version;
     engine_process_tell_handover(p, c);
@@ -91,16 +92,6 @@ static enum status on_monitor(struct conn *c, const struct wire_frame *f)
     return wire_get_bare(f);
 }
 
-/* Who may say so also starts and stops this process: the socket is its user's alone. */
-static enum status on_handover(struct engine_process *p, const struct conn *c,
-                               const struct wire_frame *f)
-{
-    if (c->version < WIRE_VERSION_HANDOVER || wire_get_bare(f) != ST_OK)
-        return ST_CORRUPT;
-    engine_process_hand_over(p);
-    return ST_OK;
-}
-
 static struct conn_list all_conns(const struct engine_process *p)
 {
     return (struct conn_list){.conns = p->conns, .n = p->n_conns};
@@ -117,19 +108,77 @@ static enum status on_claim(struct engine_process *p, struct conn *c, const stru
     return claims_release(&p->jobs, f);
 }
 
+static uint32_t n_gateways(const struct engine_process *p)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < p->n_conns; i++)
+        n += p->conns[i]->greeted && !p->conns[i]->is_monitor && !p->conns[i]->broken;
+    return n;
+}
+
+/* Its numbers are a moment old: with a job meanwhile nobody is sent away. And without any gateway
+ * the ends of its last requests may be here alone. One of an older version stays, and so does this
+ * process. */
+static enum status on_sleep(struct engine_process *p, const struct wire_frame *f)
+{
+    if (wire_get_bare(f) != ST_OK)
+        return ST_CORRUPT;
+    if (p->jobs.n > 0 || n_gateways(p) == 0)
+        return ST_OK;
+    p->attendance.is_leaving = true;
+    for (uint32_t i = 0; i < p->n_conns; i++) {
+        struct conn *c = p->conns[i];
+
+        if (c->greeted && !c->is_monitor && c->version >= WIRE_VERSION_HANDOVER)
+            wire_put_bare(&c->out, WIRE_SLEEP);
+    }
+    return ST_OK;
+}
+
+static enum status on_submit(struct engine_process *p, struct conn *c, const struct wire_frame *f)
+{
+    p->attendance.is_leaving = false;
+    return jobs_submit(&p->jobs, c, f, now_us());
+}
+
+static enum status on_handover(struct engine_process *p, const struct wire_frame *f)
+{
+    if (wire_get_bare(f) != ST_OK)
+        return ST_CORRUPT;
+    engine_process_hand_over(p);
+    return ST_OK;
+}
+
+/* Who may say so also starts and stops this process: the socket is its user's alone. */
+static enum status on_monitors_frame(struct engine_process *p, const struct conn *c,
+                                     const struct wire_frame *f)
+{
+    if (c->version < WIRE_VERSION_HANDOVER)
+        return ST_CORRUPT;
+    switch (f->type) {
+    case WIRE_HANDOVER:
+        return on_handover(p, f);
+    case WIRE_SLEEP:
+        return on_sleep(p, f);
+    default:
+        return ST_CORRUPT;
+    }
+}
+
 static enum status on_frame(struct engine_process *p, struct conn *c, const struct wire_frame *f)
 {
     if (f->type == WIRE_HELLO)
         return on_hello(p, c, f);
-    if (c->is_monitor && f->type == WIRE_HANDOVER)
-        return on_handover(p, c, f);
-    if (!c->greeted || c->is_monitor)
+    if (!c->greeted)
         return ST_CORRUPT;
+    if (c->is_monitor)
+        return on_monitors_frame(p, c, f);
     switch (f->type) {
     case WIRE_MONITOR:
         return on_monitor(c, f);
     case WIRE_SUBMIT:
-        return jobs_submit(&p->jobs, c, f, now_us());
+        return on_submit(p, c, f);
     case WIRE_CANCEL:
         return jobs_cancel(&p->jobs, c, f, now_us());
     case WIRE_CREDIT:
@@ -314,7 +363,9 @@ static void poll_sockets(struct engine_process *p)
 {
     handle_sockets(p);
     p->is_orphaned = attendance_is_over(&p->attendance, p->conns, p->n_conns, clock_mono_ms());
-    if (p->is_orphaned)
+    if (p->is_orphaned && p->attendance.is_leaving)
+        log_info(NULL, "engine.sleep", "nothing to do, and the last gateway has left");
+    else if (p->is_orphaned)
         log_info(NULL, "engine.orphan", "no gateway for %lld s: this process ends",
                  (long long)p->cfg.orphan_ms / 1000);
 }

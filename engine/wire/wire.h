@@ -22,7 +22,7 @@
 #include "engine/sampling.h"
 #include "engine/text/tokenizer.h"
 
-/* 3 brings MONITOR, CLAIM, SETTLED and RELEASE, 4 HANDOVER and WAKE; all else is as in 2. */
+/* 3 brings MONITOR, CLAIM, SETTLED and RELEASE, 4 HANDOVER, WAKE and SLEEP; all else is as in 2. */
 #define WIRE_VERSION_MIN      2
 #define WIRE_VERSION_ADOPT    3
 #define WIRE_VERSION_HANDOVER 4
@@ -61,6 +61,11 @@ enum wire_type {
     /* A gateway in place of HELLO, to who answers for an engine that was unloaded while idle: a
      * request waits for it. The answer is REFUSED. */
     WIRE_WAKE = 15,
+    /* A monitor, to an engine that seems to have nothing to do, and the engine to its gateways. One
+     * that has no job here hangs up, and comes back for its next one; an engine that all have left
+     * leaves too. Whoever greets or submits before that keeps it: so no job is lost to the choice
+     * of the moment. */
+    WIRE_SLEEP = 16,
 };
 
 struct wire_hello {
@@ -181,7 +186,7 @@ void wire_put_cancel(struct buf *b, uint64_t job);
 void wire_put_final(struct buf *b, const struct wire_final *v);
 void wire_put_stats(struct buf *b, const struct wire_stats *v);
 void wire_put_credit(struct buf *b, uint64_t bytes);
-/* MONITOR, HANDOVER or WAKE, which have no body. */
+/* MONITOR, HANDOVER, WAKE or SLEEP, which have no body. */
 void wire_put_bare(struct buf *b, enum wire_type type);
 void wire_put_claim(struct buf *b, const struct wire_requests *v);
 void wire_put_settled(struct buf *b, const struct wire_settled *v);

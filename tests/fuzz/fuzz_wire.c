@@ -54,6 +54,7 @@ static bool again(const struct wire_frame *f, struct buf *scratch, struct buf *o
     case WIRE_MONITOR:
     case WIRE_HANDOVER:
     case WIRE_WAKE:
+    case WIRE_SLEEP:
         if (wire_get_bare(f) != ST_OK)
             return false;
         wire_put_bare(out, (enum wire_type)f->type);

@@ -22,6 +22,7 @@ static void open_gateway(struct engine_rig *r)
                                 .text_threads = 1,
                                 .text_queue = 64,
                                 .silence_ms = RIG_SILENCE_MS,
+                                .load_wait_ms = RIG_LOAD_WAIT_MS,
                                 .build = "rig"};
     enum status s;
 

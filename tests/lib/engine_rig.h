@@ -11,7 +11,8 @@
 #include "engine/core/engine_process.h"
 #include "engine/engine.h"
 
-#define RIG_SILENCE_MS 30000 /* of the gateway's side */
+#define RIG_SILENCE_MS   30000 /* of the gateway's side */
+#define RIG_LOAD_WAIT_MS 60000
 
 struct engine_rig {
     char dir[64], model_path[96], socket_path[96];

@@ -308,7 +308,8 @@ static void who_greets_in_its_absence_hears_why(void **state)
 
     (void)state;
     stand_in_init(&s, path);
-    assert_int_equal(stand_in_start(&s, "stopped after 5 crashes: exit 1\x1b\xc3", NULL), ST_OK);
+    assert_int_equal(
+        stand_in_start(&s, ST_UNAVAILABLE, "stopped after 5 crashes: exit 1\x1b\xc3", NULL), ST_OK);
     fd = call();
     stand_in_turn(&s, 0);
     assert_int_equal(s.n_callers, 1); /* not before it greets */
@@ -328,7 +329,7 @@ static void a_caller_without_a_word_is_let_go(void **state)
 
     (void)state;
     stand_in_init(&s, path);
-    assert_int_equal(stand_in_start(&s, "away", NULL), ST_OK);
+    assert_int_equal(stand_in_start(&s, ST_UNAVAILABLE, "away", NULL), ST_OK);
     fd = call();
     stand_in_turn(&s, 0);
     assert_int_equal(stand_in_due_ms(&s), 1000);
@@ -347,7 +348,7 @@ static void more_callers_than_places_wait_for_theirs(void **state)
 
     (void)state;
     stand_in_init(&s, path);
-    assert_int_equal(stand_in_start(&s, "away", NULL), ST_OK);
+    assert_int_equal(stand_in_start(&s, ST_UNAVAILABLE, "away", NULL), ST_OK);
     for (int i = 0; i <= STAND_IN_CALLERS_MAX; i++)
         calls[i] = call();
     stand_in_turn(&s, 0);
@@ -371,7 +372,7 @@ static void a_long_reason_is_cut_with_dots(void **state)
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = '\0';
     stand_in_init(&s, path);
-    assert_int_equal(stand_in_start(&s, text, NULL), ST_OK);
+    assert_int_equal(stand_in_start(&s, ST_UNAVAILABLE, text, NULL), ST_OK);
     assert_int_equal(strlen(s.text), STAND_IN_TEXT_BYTES - 1);
     assert_string_equal(s.text + STAND_IN_TEXT_BYTES - 4, "...");
     stand_in_stop(&s);

@@ -25,6 +25,22 @@ static void without_a_gateway_it_ends_after_the_hour(void **state)
     assert_true(attendance_is_over(&a, NULL, 0, 1000 + HOUR_MS));
 }
 
+static void one_that_leaves_waits_for_its_last_gateway_alone(void **state)
+{
+    struct conn gateway = {.since_ms = 0, .greeted = true},
+                monitor = {.greeted = true, .is_monitor = true};
+    struct conn *conns[] = {&monitor, &gateway};
+    struct attendance a;
+
+    (void)state;
+    attendance_init(&a, 0, 0);
+    a.is_leaving = true;
+    assert_false(attendance_is_over(&a, conns, 2, 1));
+    assert_true(attendance_is_over(&a, conns, 1, 1));
+    a.is_leaving = false;
+    assert_false(attendance_is_over(&a, conns, 1, 1));
+}
+
 static void zero_means_never(void **state)
 {
     struct attendance a;
@@ -141,6 +157,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_gateway_it_ends_after_the_hour),
+        cmocka_unit_test(one_that_leaves_waits_for_its_last_gateway_alone),
         cmocka_unit_test(zero_means_never),
         cmocka_unit_test(a_gateway_puts_the_end_off),
         cmocka_unit_test(a_gateway_that_just_came_is_not_left),

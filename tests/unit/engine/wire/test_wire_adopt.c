@@ -130,7 +130,7 @@ static void test_an_end_that_contradicts_itself_is_refused(void **state)
 
 static void test_a_frame_without_a_body_has_none(void **state)
 {
-    static const enum wire_type bare[] = {WIRE_MONITOR, WIRE_HANDOVER, WIRE_WAKE};
+    static const enum wire_type bare[] = {WIRE_MONITOR, WIRE_HANDOVER, WIRE_WAKE, WIRE_SLEEP};
 
     (void)state;
     for (size_t i = 0; i < COUNT_OF(bare); i++) {

@@ -6,6 +6,19 @@
 #include "engine/backend/process_state.h"
 #include "engine/wire/wire.h"
 
+static void refuse_model(struct process_link *l, const struct wire_welcome *w)
+{
+    const struct backend_target *t = l->target;
+
+    if (stats_cell_refuse(t->stats, "it has another model than the gateway, or less context"))
+        log_error(NULL, "engine.link",
+                  "socket=%s: the engine has revision=%.12s context=%u, we have revision=%.12s "
+                  "context=%u",
+                  t->socket_path, w->revision, w->max_context, t->revision, t->context_tokens);
+    l->backoff_ms = BACKOFF_REFUSED_MS;
+    backend_tell(&l->super, BACKEND_MISMATCH);
+}
+
 static enum status on_welcome(struct process_link *l, const struct wire_frame *f)
 {
     const struct backend_target *t = l->target;
@@ -15,12 +28,7 @@ static enum status on_welcome(struct process_link *l, const struct wire_frame *f
         w.version < WIRE_VERSION_MIN || w.version > WIRE_VERSION_MAX)
         return ST_CORRUPT;
     if (strcmp(w.revision, t->revision) != 0 || w.max_context < t->context_tokens) {
-        log_error(NULL, "engine.link",
-                  "socket=%s: the engine has revision=%.12s context=%u, we have revision=%.12s "
-                  "context=%u",
-                  t->socket_path, w.revision, w.max_context, t->revision, t->context_tokens);
-        l->backoff_ms = BACKOFF_REFUSED_MS;
-        (void)stats_cell_refuse(t->stats, "it has another model than the gateway, or less context");
+        refuse_model(l, &w);
         return ST_CONFLICT;
     }
     l->state = LINK_READY;
@@ -31,6 +39,7 @@ static enum status on_welcome(struct process_link *l, const struct wire_frame *f
     log_info(NULL, "engine.link", "connected pid=%u device=\"%s\" build=\"%s\"", w.pid, w.device,
              w.build);
     process_claim_send(l);
+    backend_tell(&l->super, BACKEND_GREETED);
     return ST_OK;
 }
 
@@ -151,6 +160,16 @@ static enum status on_stats(struct process_link *l, const struct wire_frame *f)
     return ST_OK;
 }
 
+static enum status on_handover(struct process_link *l, const struct wire_frame *f)
+{
+    if (l->version < WIRE_VERSION_HANDOVER || wire_get_bare(f) != ST_OK)
+        return ST_CORRUPT;
+    log_info(NULL, "engine.link", "socket=%s jobs=%u: another engine takes over",
+             l->target->socket_path, l->jobs.n_jobs);
+    backend_tell(&l->super, BACKEND_HANDOVER);
+    return ST_OK;
+}
+
 static enum status on_frame(struct process_link *l, const struct wire_frame *f, size_t bytes)
 {
     if (l->state == LINK_GREETING) {
@@ -169,6 +188,8 @@ static enum status on_frame(struct process_link *l, const struct wire_frame *f, 
         return on_stats(l, f);
     case WIRE_SETTLED:
         return process_claim_settled(l, f);
+    case WIRE_HANDOVER:
+        return on_handover(l, f);
     default:
         return ST_CORRUPT;
     }

@@ -44,13 +44,15 @@ void swap_wake(struct engine *e)
     pthread_cond_signal(&e->swap->wake);
 }
 
+/* One that waits after a failure isn't hastened by a link that finds the same engine again and
+ * again; by a handover it is, but for the frames of the one that failed just now. */
 static void want(struct served_model *m, enum backend_event what)
 {
     if (m->is_wanted && what == BACKEND_MISMATCH)
-        return; /* it waits after a failure, and the link asks again and again */
+        return;
+    m->due_ms = m->is_wanted ? int64_min(m->due_ms, clock_mono_ms() + BACKOFF_MIN_MS) : 0;
     m->is_wanted = true;
     m->wanted_for = what;
-    m->due_ms = 0;
 }
 
 /* The engine has come back with what we have. */

@@ -166,6 +166,7 @@ static enum status on_handover(struct process_link *l, const struct wire_frame *
         return ST_CORRUPT;
     log_info(NULL, "engine.link", "socket=%s jobs=%u: another engine takes over",
              l->target->socket_path, l->jobs.n_jobs);
+    l->is_handed_over = true;
     backend_tell(&l->super, BACKEND_HANDOVER);
     return ST_OK;
 }

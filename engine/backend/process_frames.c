@@ -10,7 +10,8 @@ static void refuse_model(struct process_link *l, const struct wire_welcome *w)
 {
     const struct backend_target *t = l->target;
 
-    if (stats_cell_refuse(t->stats, "it has another model than the gateway, or less context"))
+    if (stats_cell_refuse(t->stats, "it has another model than the gateway, or less context") &&
+        !l->is_handed_over)
         log_error(NULL, "engine.link",
                   "socket=%s: the engine has revision=%.12s context=%u, we have revision=%.12s "
                   "context=%u",
@@ -32,6 +33,7 @@ static enum status on_welcome(struct process_link *l, const struct wire_frame *f
         return ST_CONFLICT;
     }
     l->state = LINK_READY;
+    l->is_handed_over = false;
     l->backoff_ms = BACKOFF_MIN_MS;
     l->version = w.version;
     l->credit_bytes = w.credit_bytes;

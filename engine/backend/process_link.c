@@ -57,7 +57,7 @@ static void take_down(struct process_link *l, const char *why)
         close(l->fd);
     l->fd = -1;
     l->state = LINK_DOWN;
-    l->is_handed_over = l->is_broken = false;
+    l->is_broken = false;
     buf_clear(&l->in);
     buf_clear(&l->out);
     l->consumed_bytes = 0;

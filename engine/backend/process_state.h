@@ -33,8 +33,10 @@ struct process_link {
     const struct backend_target *target;
     struct loop *loop;
     enum link_state state;
-    bool is_handed_over; /* that the engine leaves once it has no jobs is no news */
-    bool is_broken;      /* found while callers are on the stack: taken down from the timer */
+    /* Since it was greeted: that the engine leaves, and what the one in its place has, is no news.
+     */
+    bool is_handed_over;
+    bool is_broken; /* found while callers are on the stack: taken down from the timer */
     int fd;
     struct loop_watch *watch;
     struct loop_timer timer, silence;

@@ -321,13 +321,13 @@ static void *take_and_put(void *arg)
 {
     struct taker *t = arg;
 
-    while (!atomic_load(&t->stops)) {
+    do {
         const struct engine_revision *r = engine_revision_get(t->model);
         char bytes[16];
 
         t->n += engine_token_bytes(r, 5, bytes, sizeof bytes);
         engine_revision_put(r);
-    }
+    } while (!atomic_load(&t->stops));
     return NULL;
 }
 

@@ -49,6 +49,7 @@ static void on_dispose(struct request *r)
     answers_hold(&r->loop->answers, &i->answer, 0);
     free(i->prepare.ids);
     params_dispose(&i->params);
+    engine_revision_put(i->revision);
     free(i);
 }
 

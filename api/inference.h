@@ -35,7 +35,7 @@ struct inference {
     enum error_kind cancelled; /* why it must end; ERROR_NONE: it needn't */
     struct body_parse parse;
     struct params params;
-    const struct engine_model *model;
+    const struct engine_revision *revision; /* held from the parse stage to the end */
     char client_request_id[CLIENT_REQUEST_ID_MAX + 1];
     struct engine_prepare prepare;
     struct price price;

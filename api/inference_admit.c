@@ -20,7 +20,7 @@ static struct quota_limits limits_of(const struct auth_limits *l)
 /* The output that each choice may have at most, from what the context leaves. */
 static bool bound_output(struct inference *i, struct api_error *e)
 {
-    int64_t left = (int64_t)i->model->context_tokens - i->prepare.n_ids;
+    int64_t left = (int64_t)i->revision->context_tokens - i->prepare.n_ids;
     int64_t want = i->params.max_tokens;
     const char *field = i->params.kind == ENGINE_PROMPT_CHAT ? "messages" : "prompt";
 
@@ -29,9 +29,9 @@ static bool bound_output(struct inference *i, struct api_error *e)
     if (left < 1)
         return error_set(e, ERROR_CONTEXT, field,
                          "The model's context has %u tokens; the prompt has %u.",
-                         i->model->context_tokens, i->prepare.n_ids);
+                         i->revision->context_tokens, i->prepare.n_ids);
     if (want == -1)
-        want = i->model->default_max_tokens != 0 ? i->model->default_max_tokens : left;
+        want = i->revision->default_max_tokens != 0 ? i->revision->default_max_tokens : left;
     i->output_cap = int64_min(want, left);
     if (i->output_cap > INT32_MAX / i->params.n_choices) /* what a usage row counts */
         return error_set(e, ERROR_VALUE, "n", "Invalid value for 'n': %lld choices of %lld tokens.",
@@ -54,11 +54,12 @@ static bool begin_answer(struct inference *i, struct api_error *e)
 
 static bool find_price(struct inference *i)
 {
-    enum status s = billing_price(i->request->loop->api->parts.billing, i->model->id, &i->price);
+    enum status s =
+        billing_price(i->request->loop->api->parts.billing, i->revision->model->id, &i->price);
 
     if (s == ST_OK)
         return true;
-    log_error(i->request->name, "billing.price", "model=%s status=%s", i->model->id,
+    log_error(i->request->name, "billing.price", "model=%s status=%s", i->revision->model->id,
               status_name(s));
     return inference_refuse_kind(i->request,
                                  s == ST_NOT_FOUND ? ERROR_NO_PRICE : ERROR_UNAVAILABLE);
@@ -124,7 +125,7 @@ bool inference_admit(struct request *r)
         return false;
     /* Just started, or its engine is away: nothing is reserved for a job that can't run. One that
      * sleeps is loaded for it. */
-    if (!engine_link_serves(r->loop->link, i->model))
+    if (!engine_link_takes(r->loop->link, i->revision))
         return inference_refuse_kind(r, ERROR_UNAVAILABLE);
     i->ask = (struct quota_ask){
         .request = r->id,
@@ -158,7 +159,8 @@ static void on_journaled(struct billing_write *w)
         return;
     }
     metrics_add(&r->loop->metrics, METRIC_ADMITTED, 1);
-    request_meter_begin(&i->meter, metrics_of_model(&r->loop->metrics, i->model), r->begin_us);
+    request_meter_begin(&i->meter, metrics_of_model(&r->loop->metrics, i->revision->model),
+                        r->begin_us);
     if (i->cancelled != ERROR_NONE)
         inference_close(i, &never_ran);
     else
@@ -183,7 +185,7 @@ bool inference_journal(struct request *r)
 
     i->admitted_at_us = a.admitted_at_us;
     i->admitted_ns = clock_mono_ns();
-    snprintf(a.model, sizeof a.model, "%s", i->model->id);
+    snprintf(a.model, sizeof a.model, "%s", i->revision->model->id);
     snprintf(a.endpoint, sizeof a.endpoint, "%s",
              r->route->endpoint == ENDPOINT_CHAT ? "chat.completions" : "completions");
     memcpy(a.client_request_id, i->client_request_id, sizeof a.client_request_id);

@@ -94,7 +94,7 @@ static void init_shape(struct inference *i)
     snprintf(i->shape.id, sizeof i->shape.id, "%s-%s",
              i->shape.endpoint == ENDPOINT_CHAT ? "chatcmpl" : "cmpl", hex);
     i->shape.created_s = r->begin_wall_us / 1000000;
-    i->shape.model = i->model->id;
+    i->shape.model = i->revision->model->id;
     i->shape.include_usage = i->params.include_usage;
     i->shape.service_tier = i->params.service_tier;
 }
@@ -106,8 +106,8 @@ static void name_engine(struct inference *i)
 
     if (i->shape.fingerprint[0] != '\0')
         return;
-    engine_stats_of(i->request->loop->api->parts.engine, i->model, &stats);
-    shape_fingerprint(&stats, i->model->revision, i->shape.fingerprint);
+    engine_stats_of(i->request->loop->api->parts.engine, i->revision->model, &stats);
+    shape_fingerprint(&stats, i->revision->hex, i->shape.fingerprint);
 }
 
 enum status inference_answer_init(struct inference *i)
@@ -118,7 +118,7 @@ enum status inference_answer_init(struct inference *i)
         .n = (uint32_t)p->n_choices,
         .want_logprobs = p->logprobs,
         .is_streamed = p->stream,
-        .source = {.model = i->model, .bytes = engine_token_bytes},
+        .source = {.revision = i->revision, .bytes = engine_token_bytes},
         .prompt = p->echo ? i->prepare.ids : NULL,
         .n_prompt = i->prepare.n_ids,
         .text = p->kind == ENGINE_PROMPT_TEXT ? p->text : NULL,

@@ -38,16 +38,18 @@ static bool read_client_request_id(struct inference *i, struct api_error *e)
 static bool find_model(struct inference *i, struct api_error *e)
 {
     struct params *p = &i->params;
+    const struct engine_model *model =
+        engine_model_find(i->request->loop->api->parts.engine, p->model);
 
-    i->model = engine_model_find(i->request->loop->api->parts.engine, p->model);
-    if (i->model == NULL)
+    if (model == NULL)
         return error_set(e, ERROR_MODEL, "model",
                          "The model '%s' does not exist or you do not have access to it.",
                          p->model);
-    if (!params_check_model(p, i->model, e))
+    i->revision = engine_revision_get(model);
+    if (!params_check_model(p, i->revision, e))
         return false;
-    params_use_defaults(p, &i->model->defaults);
-    i->request->log_model = i->model->id;
+    params_use_defaults(p, &i->revision->defaults);
+    i->request->log_model = model->id;
     return true;
 }
 
@@ -161,7 +163,7 @@ bool inference_prepare(struct request *r)
     i->prepare = (struct engine_prepare){
         .loop = &r->loop->loop.super,
         .on_done = on_prepared,
-        .model = i->model,
+        .revision = i->revision,
         .tenant = (uint64_t)r->auth.principal.tenant_id,
         .kind = i->params.kind,
         .messages = i->params.messages,

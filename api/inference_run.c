@@ -77,7 +77,7 @@ static enum status submit(struct inference *i)
     const struct principal *who = &r->auth.principal;
     struct engine_submit s = {
         .request = r->id,
-        .model = i->model,
+        .revision = i->revision,
         .tenant = (uint64_t)who->tenant_id,
         .project = (uint64_t)who->project_id,
         .weight = who->weight,

@@ -243,12 +243,12 @@ static void put_sample(struct buf *b, const char *name, const char *suffix,
 }
 
 /* Bounds of tokens above the model's context hold no more than the one below: left out. */
-static unsigned n_bounds(enum metric_scale scale, const struct engine_model *model)
+static unsigned n_bounds(enum metric_scale scale, uint32_t context_tokens)
 {
     unsigned n = metric_scales[scale].n;
 
     while (scale == SCALE_TOKENS && n > 1 &&
-           metric_scales[scale].bounds[n - 1] > (int64_t)model->context_tokens)
+           metric_scales[scale].bounds[n - 1] > (int64_t)context_tokens)
         n--;
     return n;
 }
@@ -263,9 +263,10 @@ static uint64_t count_of(const struct histogram_sum *h)
 }
 
 static void put_histogram(struct buf *b, const struct histogram_row *row,
-                          const struct engine_model *model, const struct histogram_sum *h)
+                          const struct engine_model *model, uint32_t context_tokens,
+                          const struct histogram_sum *h)
 {
-    unsigned n = n_bounds(row->scale, model);
+    unsigned n = n_bounds(row->scale, context_tokens);
     uint64_t below = 0, count = count_of(h);
 
     for (unsigned i = 0; i < n; i++) {
@@ -296,7 +297,7 @@ static void put_model_histograms(struct buf *b, const struct metrics_view *v)
 
             for (size_t k = 0; k < v->n_loops; k++)
                 histogram_add(&v->loops[k]->models[model].histograms[i], &sum);
-            put_histogram(b, row, v->loops[0]->models[model].model, &sum);
+            put_histogram(b, row, v->loops[0]->models[model].model, v->context_tokens[model], &sum);
         }
     }
 }

@@ -5,36 +5,37 @@
 #include "base/id.h"
 #include "base/size.h"
 
-static bool refuse_id(const char *field, int32_t id, const struct engine_model *m,
+static bool refuse_id(const char *field, int32_t id, const struct engine_revision *r,
                       struct api_error *e)
 {
     return error_set(e, ERROR_VALUE, field,
                      "Invalid value for '%s': the model has no token %" PRId32
                      "; ids go from 0 to %" PRIu32 ".",
-                     field, id, m->n_vocab - 1);
+                     field, id, r->n_vocab - 1);
 }
 
-bool params_check_model(const struct params *p, const struct engine_model *m, struct api_error *e)
+bool params_check_model(const struct params *p, const struct engine_revision *r,
+                        struct api_error *e)
 {
     for (uint32_t i = 0; i < p->n_bias; i++)
-        if ((uint32_t)p->bias[i].id >= m->n_vocab)
-            return refuse_id("logit_bias", p->bias[i].id, m, e);
+        if ((uint32_t)p->bias[i].id >= r->n_vocab)
+            return refuse_id("logit_bias", p->bias[i].id, r, e);
     for (uint32_t i = 0; i < p->n_stop_ids; i++)
-        if ((uint32_t)p->stop_ids[i] >= m->n_vocab)
-            return refuse_id("stop_token_ids", p->stop_ids[i], m, e);
-    if (p->n_choices > m->choices_max)
+        if ((uint32_t)p->stop_ids[i] >= r->n_vocab)
+            return refuse_id("stop_token_ids", p->stop_ids[i], r, e);
+    if (p->n_choices > r->choices_max)
         return error_set(e, ERROR_VALUE, "n",
                          "Invalid value for 'n': the engine's queue takes at most %" PRIu32
                          " choices of a request.",
-                         m->choices_max);
-    if (p->max_tokens > m->context_tokens)
+                         r->choices_max);
+    if (p->max_tokens > r->context_tokens)
         return error_set(e, ERROR_VALUE, p->max_field,
                          "Invalid value for '%s': the model's context has %u tokens.", p->max_field,
-                         m->context_tokens);
-    if (p->min_tokens > m->context_tokens)
+                         r->context_tokens);
+    if (p->min_tokens > r->context_tokens)
         return error_set(e, ERROR_VALUE, "min_tokens",
                          "Invalid value for 'min_tokens': the model's context has %u tokens.",
-                         m->context_tokens);
+                         r->context_tokens);
     return true;
 }
 

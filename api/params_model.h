@@ -7,7 +7,7 @@
 
 /* Token ids within the vocabulary, max_tokens within the context, n within the queue; false: *e
  * names the field. */
-MUST_CHECK bool params_check_model(const struct params *p, const struct engine_model *m,
+MUST_CHECK bool params_check_model(const struct params *p, const struct engine_revision *r,
                                    struct api_error *e);
 /* For the fields that the request leaves open. */
 void params_use_defaults(struct params *p, const struct engine_defaults *d);

@@ -100,29 +100,46 @@ static enum status start_parser(struct api *a, struct reason *why)
     return s == ST_OK ? s : fail(why, s, "the parser's thread did not start: %s", status_text(s));
 }
 
+static void read_engines(struct api *a, struct engine_stats *engines, uint32_t *contexts)
+{
+    struct engine *e = a->parts.engine;
+
+    for (size_t i = 0; i < a->n_models; i++) {
+        const struct engine_model *m = engine_model_at(e, i);
+        const struct engine_revision *r = engine_revision_get(m);
+
+        engine_stats_of(e, m, &engines[i]);
+        contexts[i] = r->context_tokens;
+        engine_revision_put(r);
+    }
+}
+
 static void build_metrics(struct buf *b, void *arg)
 {
     struct api *a = arg;
-    struct engine *e = a->parts.engine;
     struct engine_stats engine, *engines = calloc(a->n_models, sizeof *engines);
+    uint32_t *contexts = calloc(a->n_models, sizeof *contexts);
     struct billing_stats billing;
 
-    if (engines == NULL) {
+    if (engines == NULL || contexts == NULL) {
+        free(engines);
+        free(contexts);
         b->failed = true;
         return;
     }
-    engine_stats(e, &engine);
-    for (size_t i = 0; i < a->n_models; i++)
-        engine_stats_of(e, engine_model_at(e, i), &engines[i]);
+    engine_stats(a->parts.engine, &engine);
+    read_engines(a, engines, contexts);
     billing_stats(a->parts.billing, &billing);
     metrics_text_put(b, &(struct metrics_view){.loops = a->loop_metrics,
                                                .n_loops = a->cfg.n_loops,
                                                .engine = &engine,
                                                .engines = engines,
+                                               .context_tokens = contexts,
                                                .billing = &billing,
                                                .answer_bytes = atomic_load(&a->answers.held),
                                                .wall_ms = clock_wall_ms()});
     free(engines);
+    free(contexts);
 }
 
 static enum status init_loop(struct api *a, struct api_loop *l)

@@ -56,7 +56,7 @@ void token_source_read(const struct token_source *from, int32_t id, struct buf *
 
     buf_clear(out);
     while (buf_reserve(out, room)) {
-        len = from->bytes(from->model, id, out->data, room);
+        len = from->bytes(from->revision, id, out->data, room);
         if (len <= room) {
             out->len = len;
             return;

@@ -16,10 +16,10 @@
 #include "base/buf.h"
 #include "engine/engine.h"
 
-/* Where a token's bytes come from: engine_token_bytes and a model. */
+/* Where a token's bytes come from: engine_token_bytes and a revision. */
 struct token_source {
-    const struct engine_model *model;
-    size_t (*bytes)(const struct engine_model *m, int32_t id, char *out, size_t cap);
+    const struct engine_revision *revision;
+    size_t (*bytes)(const struct engine_revision *r, int32_t id, char *out, size_t cap);
 };
 
 enum logprob_list { /* of completions */

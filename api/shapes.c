@@ -207,10 +207,13 @@ void shape_usage(struct buf *b, const struct shape *s, const struct engine_usage
 
 void shape_model(struct buf *b, const struct engine_model *m, const char *name)
 {
+    const struct engine_revision *r = engine_revision_get(m);
+
     buf_puts(b, "{\"id\":");
     json_put_cstr(b, name);
     buf_puts(b, ",\"object\":\"model\",\"created\":");
-    json_put_int(b, m->created_s);
+    json_put_int(b, r->created_s);
+    engine_revision_put(r);
     buf_puts(b, ",\"owned_by\":\"sluice\"}");
 }
 

@@ -78,7 +78,7 @@ static enum status check_schema(const struct config *cfg, struct reason *why)
     return ST_OK;
 }
 
-static int serve(const struct config *cfg)
+static int serve(const struct config *cfg, const char *path)
 {
     struct wiring *w = NULL;
     struct reason why = {0};
@@ -88,7 +88,7 @@ static int serve(const struct config *cfg)
     block_signals(&stop);
     st = check_schema(cfg, &why);
     if (st == ST_OK)
-        st = wiring_open(cfg, &w, &why);
+        st = wiring_open(cfg, path, &w, &why);
     if (st != ST_OK)
         return fail_to_start(st, &why);
     log_info(NULL, "serve.start",
@@ -142,7 +142,7 @@ int cmd_serve(int argc, char **argv)
     if (st != ST_OK)
         return fail_to_start(st, &why);
     log_init("gateway", cfg->log_level);
-    rc = serve(cfg);
+    rc = serve(cfg, path);
     config_free(cfg);
     return rc;
 }

@@ -17,6 +17,7 @@
 
 struct wiring {
     const struct config *cfg;
+    const char *config_path;
     struct pg_pool *pool;
     struct auth *auth;
     struct billing *billing;
@@ -105,6 +106,32 @@ static struct engine_model_config model_config(const struct config_model *m)
     };
 }
 
+/* What the engine's side needs of the file alone: no secret is read. */
+static enum status reload_model(void *arg, const char *id,
+                                enum status (*take)(void *take_arg,
+                                                    const struct engine_model_config *m,
+                                                    struct reason *why),
+                                void *take_arg, struct reason *why)
+{
+    const struct wiring *w = arg;
+    const struct config_model *m;
+    struct engine_model_config settings;
+    struct config *now = NULL;
+    enum status s = config_load_engine(w->config_path, &now, why);
+
+    if (s != ST_OK)
+        return s;
+    m = config_model_find(now, id);
+    if (m == NULL || strcmp(m->id, id) != 0) {
+        s = fail(why, ST_NOT_FOUND, "%s has no model of the id %s any more", w->config_path, id);
+    } else {
+        settings = model_config(m);
+        s = take(take_arg, &settings, why);
+    }
+    config_free(now);
+    return s;
+}
+
 static enum status open_engine(struct wiring *w, struct reason *why)
 {
     const struct config *c = w->cfg;
@@ -116,6 +143,8 @@ static enum status open_engine(struct wiring *w, struct reason *why)
         .text_queue = (size_t)c->text_queue,
         .silence_ms = c->engine_stall_ms,
         .load_wait_ms = c->engine_load_wait_s * 1000,
+        .reload = reload_model,
+        .reload_arg = w,
     };
 
     for (size_t i = 0; i < c->n_models; i++)
@@ -168,7 +197,8 @@ static enum status open_pool(struct wiring *w, struct reason *why)
     return ST_OK;
 }
 
-enum status wiring_open(const struct config *cfg, struct wiring **out, struct reason *why)
+enum status wiring_open(const struct config *cfg, const char *config_path, struct wiring **out,
+                        struct reason *why)
 {
     struct wiring *w = calloc(1, sizeof *w);
     enum status st;
@@ -176,6 +206,7 @@ enum status wiring_open(const struct config *cfg, struct wiring **out, struct re
     if (w == NULL)
         return fail(why, ST_NO_MEMORY, "out of memory");
     w->cfg = cfg;
+    w->config_path = config_path;
     st = open_pool(w, why);
     if (st == ST_OK)
         st = open_auth(w, why);

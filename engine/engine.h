@@ -18,7 +18,7 @@
 #include "engine/generation_defaults.h"
 #include "engine/sampling.h"
 
-struct engine;      /* shared by all threads; immutable but for atomics */
+struct engine;      /* shared by all threads */
 struct engine_link; /* one per loop; belongs to the loop's thread */
 struct engine_job;  /* belongs to the loop's thread */
 struct backend_ops;
@@ -55,19 +55,36 @@ struct engine_config {
      */
     const struct backend_ops *backend;
     void *backend_arg;
+    /* How the model of that id is to be served from now on: calls take once, with settings that
+     * live as long as the call, and returns what it returned; or refuses with a reason. Names and
+     * `required` stay as they were. On a thread of the engine's own. NULL: models never change. */
+    enum status (*reload)(void *reload_arg, const char *id,
+                          enum status (*take)(void *take_arg, const struct engine_model_config *m,
+                                              struct reason *why),
+                          void *take_arg, struct reason *why);
+    void *reload_arg;
 };
 
+/* What never changes of a model, while its revisions come and go: any thread, as long as the
+ * engine. */
 struct engine_model {
     const char *id;
     const char *const *aliases; /* (n_aliases) */
     size_t n_aliases;
     bool required;
+};
+
+/* A model's file, tokenizer, template and settings at one time. Requests keep the one that they
+ * began with: another may become current at any moment, when an engine hands over to its successor
+ * or comes back with another model. Immutable; counted. */
+struct engine_revision {
+    const struct engine_model *model;
     int64_t created_s; /* the file's modification time */
     uint32_t context_tokens;
     uint32_t default_max_tokens;
     uint32_t n_vocab;
     uint32_t choices_max; /* of a job: its choices wait together, and more never fit the queue */
-    const char *revision; /* hex */
+    const char *hex;      /* struct model.revision */
     struct engine_defaults defaults; /* none, where the file's are not to be used */
 };
 
@@ -75,7 +92,7 @@ struct engine_model {
  * the engine processes. */
 MUST_CHECK enum status engine_open(const struct engine_config *cfg, struct engine **out,
                                    struct reason *why);
-/* After all links are closed. */
+/* After all links are closed; their loops turn no more. */
 void engine_close(struct engine *e);
 
 /* Models in the configuration's order; NULL past the end / when none has that id or alias. Any
@@ -83,9 +100,14 @@ void engine_close(struct engine *e);
 const struct engine_model *engine_model_at(const struct engine *e, size_t i);
 const struct engine_model *engine_model_find(const struct engine *e, const char *name);
 
+/* The current revision; the caller puts it when nothing of it is used any more. Any thread. */
+const struct engine_revision *engine_revision_get(const struct engine_model *m);
+/* NULL is fine. Any thread; before engine_close. */
+void engine_revision_put(const struct engine_revision *r);
+
 /* The bytes of a token as it stands in a text (a control token: its name); at most `cap` are
  * written, all are counted. Any thread. */
-size_t engine_token_bytes(const struct engine_model *m, int32_t id, char *out, size_t cap);
+size_t engine_token_bytes(const struct engine_revision *r, int32_t id, char *out, size_t cap);
 
 /* ---- text work ---- */
 
@@ -101,7 +123,7 @@ enum engine_prompt_kind {
 struct engine_prepare {
     struct loop *loop;
     void (*on_done)(struct engine_prepare *p);
-    const struct engine_model *model;
+    const struct engine_revision *revision; /* the caller holds it */
     uint64_t tenant;
     enum engine_prompt_kind kind;
     /* CHAT, all borrowed and not shared meanwhile: an array of {role, content, ...} with the
@@ -179,7 +201,7 @@ struct engine_delta {
 
 struct engine_submit {
     struct id request;
-    const struct engine_model *model;
+    const struct engine_revision *revision; /* the caller holds it until on_end */
     uint64_t tenant, project;
     uint32_t weight;                       /* 1000 is the ordinary share */
     uint32_t priority;                     /* class, below ENGINE_PRIORITIES */
@@ -210,9 +232,11 @@ MUST_CHECK enum status engine_link_open(struct engine *e, struct loop *loop,
                                         struct engine_link **out);
 /* Ends every job (on_end with ST_UNAVAILABLE) and frees. */
 void engine_link_close(struct engine_link *l);
-/* Connected to the model's engine, greeted, and serving the revision that this side has; or that
- * was unloaded while idle: the next job loads it, and waits. */
+/* Connected to the model's engine, greeted, and serving the model's current revision; or that was
+ * unloaded while idle: the next job loads it, and waits. */
 bool engine_link_serves(const struct engine_link *l, const struct engine_model *m);
+/* The same of one revision, which the caller holds. */
+bool engine_link_takes(const struct engine_link *l, const struct engine_revision *r);
 /* Serves at least one model, and every required one. */
 bool engine_link_is_ready(const struct engine_link *l);
 
@@ -272,7 +296,8 @@ struct engine_stats {
     bool asleep;              /* unloaded while idle: the next job loads it */
     char absence[128];        /* without a connection: why, as far as somebody said; else "" */
 };
-/* Any thread: a consistent copy of the last STATS frame of the model's engine. */
+/* Any thread: a consistent copy of the last STATS frame of the current revision's engine, with what
+ * still runs and waits in the one before it. */
 void engine_stats_of(struct engine *e, const struct engine_model *m, struct engine_stats *out);
 /* All models together: sums, of rows_max and last_step_age_ms the greatest; connected: all are;
  * pid, device and build are the first model's. */

@@ -22,7 +22,7 @@ static const char *prompt_param(const struct engine_prepare *p)
 /* The model needs room for one token of output. */
 static enum status check_length(struct engine_prepare *p)
 {
-    uint32_t context = p->model->context_tokens;
+    uint32_t context = p->revision->context_tokens;
 
     if (p->n_ids == 0)
         return fail_param(&p->reason, ST_INVALID, prompt_param(p), "The prompt is empty.");
@@ -40,15 +40,15 @@ static enum status counted_too_many(struct engine_prepare *p, size_t counted)
     return fail_param(&p->reason, ST_TOO_LONG, prompt_param(p),
                       "This model's maximum context length is %u tokens. However, your %s "
                       "resulted in more than %zu tokens.",
-                      p->model->context_tokens,
+                      p->revision->context_tokens,
                       p->kind == ENGINE_PROMPT_CHAT ? "messages" : "prompt", counted);
 }
 
 /* With the BOS that the model asks for, where the text doesn't begin with it already. */
 static enum status encode(struct engine_prepare *p, const struct text_span *spans, size_t n_spans)
 {
-    const struct served_model *m = served_model_of(p->model);
-    size_t most = (size_t)p->model->context_tokens * COUNT_CONTEXTS;
+    const struct served_revision *m = served_revision_of(p->revision);
+    size_t most = (size_t)p->revision->context_tokens * COUNT_CONTEXTS;
     struct token_ids ids = {0};
     enum status s = tokenizer_encode(m->tokenizer, spans, n_spans, TOKENIZER_BOS, most, &ids);
 
@@ -85,7 +85,7 @@ static enum status encode_rendered(struct engine_prepare *p, const struct render
     return s;
 }
 
-static enum status render(const struct served_model *m, struct engine_prepare *p,
+static enum status render(const struct served_revision *m, struct engine_prepare *p,
                           struct rendered *out)
 {
     json_t *messages = NULL;
@@ -111,7 +111,7 @@ static enum status render(const struct served_model *m, struct engine_prepare *p
 
 static enum status prepare_chat(struct engine_prepare *p)
 {
-    const struct served_model *m = served_model_of(p->model);
+    const struct served_revision *m = served_revision_of(p->revision);
     struct rendered r = {0};
     enum status s;
 
@@ -136,10 +136,10 @@ static enum status prepare_text(struct engine_prepare *p)
 
 static enum status take_id(struct engine_prepare *p, const json_t *v, size_t at)
 {
-    const struct served_model *m = served_model_of(p->model);
+    const struct served_revision *m = served_revision_of(p->revision);
     json_int_t id = json_is_integer(v) ? json_integer_value(v) : -1;
 
-    if (id < 0 || id >= (json_int_t)p->model->n_vocab)
+    if (id < 0 || id >= (json_int_t)p->revision->n_vocab)
         return fail_param(&p->reason, ST_INVALID, "prompt",
                           "Token %zu of the prompt is not an id of this model's vocabulary.", at);
     if (!p->control_tokens && tokenizer_is_control(m->tokenizer, (int32_t)id))
@@ -156,7 +156,7 @@ static enum status prepare_ids(struct engine_prepare *p)
     size_t n = json_array_size(p->id_array), bytes;
     enum status s = ST_OK;
 
-    if (n >= (size_t)p->model->context_tokens * COUNT_CONTEXTS)
+    if (n >= (size_t)p->revision->context_tokens * COUNT_CONTEXTS)
         return counted_too_many(p, n);
     if (n == 0)
         return ST_OK;

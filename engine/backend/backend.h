@@ -1,5 +1,5 @@
 /* Where a job runs, seen from a loop of the gateway: an engine process (process.c) or a script for
- * tests (fake.c). engine/engine.c owns the targets; a link and its jobs belong to their loop's
+ * tests (fake.c). engine/revision.c owns the targets; a link and its jobs belong to their loop's
  * thread. */
 #ifndef ENGINE_BACKEND_BACKEND_H
 #define ENGINE_BACKEND_BACKEND_H
@@ -14,9 +14,26 @@
 
 struct backend_ops;
 
+enum backend_event {
+    BACKEND_GREETED,  /* the link is ready */
+    BACKEND_HANDOVER, /* another engine serves the socket's path now; this one goes on until the
+                         link closes */
+    BACKEND_MISMATCH  /* the engine at the path has another model, or less context */
+};
+
 struct backend_link {
     const struct backend_ops *ops;
+    /* NULL, or called on the loop, from inside the link: nothing is closed there. Set by the owner
+     * after link_open, which calls nothing. */
+    void (*on_event)(void *arg, enum backend_event what);
+    void *arg;
 };
+
+static inline void backend_tell(const struct backend_link *l, enum backend_event what)
+{
+    if (l->on_event != NULL)
+        l->on_event(l->arg, what);
+}
 
 /* The public job: what engine.h hands out. */
 struct engine_job {

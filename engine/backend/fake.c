@@ -266,10 +266,12 @@ static void claim(struct backend_link *super, struct engine_claim *c)
     const struct fake_script *s = CONTAINER_OF(super, struct fake_link, super)->script;
     size_t n = c->n;
 
+    c->n_left = n;
     if (s->ignores_claims)
         return;
     for (size_t i = 0; i < n; i++) {
         c->requests[i].is_settled = true;
+        c->n_left--;
         c->on_settled(c->arg, i, i < s->n_settled ? &s->settled[i] : NULL);
     }
 }

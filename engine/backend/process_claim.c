@@ -55,14 +55,24 @@ void process_claim_send(struct process_link *l)
     process_link_flush(l);
 }
 
+/* A claim may have been another link's before, and have some answers. */
+static size_t count_open(const struct engine_claim *c)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < c->n; i++)
+        n += !c->requests[i].is_settled;
+    return n;
+}
+
 void process_claim(struct backend_link *super, struct engine_claim *c)
 {
     struct process_link *l = CONTAINER_OF(super, struct process_link, super);
 
     assert(l->claim == NULL);
-    c->n_left = c->n;
+    c->n_left = count_open(c);
     c->next = 0;
-    if (c->n == 0)
+    if (c->n_left == 0)
         return;
     l->claim = c;
     process_claim_send(l);

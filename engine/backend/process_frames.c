@@ -13,6 +13,21 @@ static void give_up(struct process_link *l)
     process_hold_end(l, ST_UNAVAILABLE);
 }
 
+static void refuse_model(struct process_link *l, const struct wire_welcome *w)
+{
+    const struct backend_target *t = l->target;
+
+    if (stats_cell_refuse(t->stats, "it has another model than the gateway, or less context") &&
+        !l->is_handed_over)
+        log_error(NULL, "engine.link",
+                  "socket=%s: the engine has revision=%.12s context=%u, we have revision=%.12s "
+                  "context=%u",
+                  t->socket_path, w->revision, w->max_context, t->revision, t->context_tokens);
+    l->backoff_ms = BACKOFF_REFUSED_MS;
+    give_up(l);
+    backend_tell(&l->super, BACKEND_MISMATCH);
+}
+
 static enum status on_welcome(struct process_link *l, const struct wire_frame *f)
 {
     const struct backend_target *t = l->target;
@@ -22,17 +37,12 @@ static enum status on_welcome(struct process_link *l, const struct wire_frame *f
         w.version < WIRE_VERSION_MIN || w.version > WIRE_VERSION_MAX)
         return ST_CORRUPT;
     if (strcmp(w.revision, t->revision) != 0 || w.max_context < t->context_tokens) {
-        log_error(NULL, "engine.link",
-                  "socket=%s: the engine has revision=%.12s context=%u, we have revision=%.12s "
-                  "context=%u",
-                  t->socket_path, w.revision, w.max_context, t->revision, t->context_tokens);
-        l->backoff_ms = BACKOFF_REFUSED_MS;
-        (void)stats_cell_refuse(t->stats, "it has another model than the gateway, or less context");
-        give_up(l);
+        refuse_model(l, &w);
         return ST_CONFLICT;
     }
     l->state = LINK_READY;
     l->is_asleep = false;
+    l->is_handed_over = false;
     l->backoff_ms = BACKOFF_MIN_MS;
     l->version = w.version;
     l->credit_bytes = w.credit_bytes;
@@ -41,6 +51,7 @@ static enum status on_welcome(struct process_link *l, const struct wire_frame *f
              w.build);
     process_claim_send(l);
     process_hold_send(l);
+    backend_tell(&l->super, BACKEND_GREETED);
     return ST_OK;
 }
 
@@ -189,6 +200,17 @@ static enum status on_stats(struct process_link *l, const struct wire_frame *f)
     return ST_OK;
 }
 
+static enum status on_handover(struct process_link *l, const struct wire_frame *f)
+{
+    if (l->version < WIRE_VERSION_HANDOVER || wire_get_bare(f) != ST_OK)
+        return ST_CORRUPT;
+    log_info(NULL, "engine.link", "socket=%s jobs=%u: another engine takes over",
+             l->target->socket_path, l->jobs.n_jobs);
+    l->is_handed_over = true;
+    backend_tell(&l->super, BACKEND_HANDOVER);
+    return ST_OK;
+}
+
 static enum status on_frame(struct process_link *l, const struct wire_frame *f, size_t bytes)
 {
     if (l->state != LINK_READY) {
@@ -210,7 +232,7 @@ static enum status on_frame(struct process_link *l, const struct wire_frame *f, 
     case WIRE_SETTLED:
         return process_claim_settled(l, f);
     case WIRE_HANDOVER:
-        return l->version >= WIRE_VERSION_HANDOVER ? wire_get_bare(f) : ST_CORRUPT;
+        return on_handover(l, f);
     default:
         return ST_CORRUPT;
     }

@@ -58,7 +58,7 @@ static void take_down(struct process_link *l, const char *why)
 {
     bool was_ready = l->state == LINK_READY;
 
-    if (l->state != LINK_DOWN && why != NULL)
+    if (l->state != LINK_DOWN && why != NULL && (!l->is_handed_over || l->jobs.n_jobs > 0))
         log_warn(NULL, "engine.link", "socket=%s jobs=%u: %s", l->target->socket_path,
                  l->jobs.n_jobs, why);
     loop_timer_stop(l->loop, &l->silence);

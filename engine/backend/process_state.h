@@ -45,7 +45,10 @@ struct process_link {
     enum link_state state;
     bool is_asleep;  /* it was unloaded while idle, and comes when it is woken: jobs are held */
     bool wants_wake; /* the next connection is for a WAKE */
-    bool is_broken;  /* found while callers are on the stack: taken down from the timer */
+    /* Since it was greeted: that the engine leaves, and what the one in its place has, is no news.
+     */
+    bool is_handed_over;
+    bool is_broken; /* found while callers are on the stack: taken down from the timer */
     int fd;
     struct loop_watch *watch;
     struct loop_timer timer, silence;

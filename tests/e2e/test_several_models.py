@@ -121,6 +121,26 @@ def test_a_killed_engine_takes_nothing_else_along(several):
     assert several.chat(key=key, model="quick").status_code == 200
 
 
+def test_an_engine_that_comes_back_with_another_file_is_served(several):
+    """The gateway reads the new file by itself; requests for the other model see nothing of it."""
+    key, path = several.new_key("reread", **LIMITS), several.models[1]["path"]
+    before = several.chat(key=key, model="quick").json()
+    subprocess.run([sys.executable, str(ROOT / "tools/shallow_gguf.py"), str(MODEL), path + ".new", "2"], check=True)
+    wanted = stream(several, key, MODEL_ID, 60, 9)[0]
+    with futures.ThreadPoolExecutor(1) as pool:
+        other = pool.submit(stream, several, key, MODEL_ID, 60, 9)
+        several.models[1]["path"] = path + ".new"
+        several.write_config()
+        several.kill_engine("test/shallow")
+        several.wait_model("test/shallow", there=False)
+        several.start_engine("test/shallow")
+        several.wait_model("test/shallow")
+        assert other.result()[0] == wanted
+    after = several.chat(key=key, model="quick").json()
+    assert after["system_fingerprint"] != before["system_fingerprint"]
+    assert several.chat(key=key, model=MODEL_ID).status_code == 200
+
+
 def test_metrics_by_model_are_the_rows(several):
     key, names = several.new_key("summed", **LIMITS), {MODEL_ID: ("chat", MODEL_ID), "test/shallow": ("quick",)}
     before = several.metrics()

@@ -32,11 +32,11 @@ static void check(const struct params *p)
 /* As the engine's frames want it: finite, and within the ranges of struct sampling. */
 static void check_sampling(const struct params *p)
 {
-    static const struct engine_model model = {.context_tokens = 100, .n_vocab = 1000};
+    static const struct engine_revision revision = {.context_tokens = 100, .n_vocab = 1000};
     struct api_error e = {0};
     struct sampling s;
 
-    if (!params_check_model(p, &model, &e))
+    if (!params_check_model(p, &revision, &e))
         return;
     params_sampling(p, &s);
     assert(s.temperature >= 0 && s.temperature <= 2 && s.top_p > 0 && s.top_p <= 1);

@@ -32,6 +32,7 @@ static void open_gateway(struct engine_rig *r)
     s = engine_link_open(r->engine, r->loop, &r->link);
     assert(s == ST_OK);
     r->model = engine_model_at(r->engine, 0);
+    r->revision = engine_revision_get(r->model);
 }
 
 void engine_rig_open(struct engine_rig *r, const struct device_ops *device)
@@ -110,6 +111,7 @@ void engine_rig_close(struct engine_rig *r)
 {
     engine_link_close(r->link);
     engine_rig_stop(r);
+    engine_revision_put(r->revision);
     engine_close(r->engine);
     poll_loop_free(r->loop);
     close(r->cfg.stop_fd);
@@ -167,7 +169,7 @@ static void take_samples(struct rig_job *j, struct rig_choice *c, const struct e
 {
     for (uint32_t i = 0; i < d->n_tokens; i++) {
         char bytes[64];
-        size_t len = engine_token_bytes(j->rig->model, d->tokens[i].id, bytes, sizeof bytes);
+        size_t len = engine_token_bytes(j->rig->revision, d->tokens[i].id, bytes, sizeof bytes);
 
         assert(len <= sizeof bytes);
         buf_append(&c->spelled, bytes, len);
@@ -209,7 +211,7 @@ static void on_end(void *arg, const struct engine_end *end)
 enum status rig_job_submit(struct engine_rig *r, struct rig_job *j, struct engine_submit *s)
 {
     j->rig = r;
-    s->model = r->model;
+    s->revision = r->revision;
     s->weight = 1000;
     s->sampling.top_p = s->sampling.top_p == 0.0f ? 1.0f : s->sampling.top_p;
     s->arg = j;

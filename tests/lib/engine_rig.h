@@ -23,7 +23,8 @@ struct engine_rig {
     struct engine *engine;
     struct engine_link *link;
     const struct engine_model *model;
-    uint64_t output_tokens; /* of all jobs that ended since engine_rig_start */
+    const struct engine_revision *revision; /* held until engine_rig_close */
+    uint64_t output_tokens;                 /* of all jobs that ended since engine_rig_start */
 };
 
 /* The gateway's side, connecting by itself; no engine process yet. */

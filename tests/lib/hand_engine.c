@@ -58,8 +58,8 @@ void hand_engine_open(struct hand_engine *h, struct engine_rig *r, const char *r
                       uint32_t context_tokens)
 {
     hand_engine_listen(h, r);
-    greet(h, revision != NULL ? revision : r->model->revision,
-          context_tokens != 0 ? context_tokens : r->model->context_tokens);
+    greet(h, revision != NULL ? revision : r->revision->hex,
+          context_tokens != 0 ? context_tokens : r->revision->context_tokens);
 }
 
 bool hand_engine_has_left(void *arg)

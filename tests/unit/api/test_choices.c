@@ -21,12 +21,12 @@ static const char *const vocabulary[] = {"<s>",      "ab",  " cd", "\xC3", "\xA9
 #define LONG_TWIN  9 /* the same */
 #define LONG_BYTES 300
 
-static size_t bytes_of(const struct engine_model *m, int32_t id, char *out, size_t cap)
+static size_t bytes_of(const struct engine_revision *r, int32_t id, char *out, size_t cap)
 {
     char text[LONG_BYTES + 1];
     size_t len;
 
-    (void)m;
+    (void)r;
     memset(text, 'y', LONG_BYTES);
     text[LONG_BYTES] = '\0';
     if (id < LONG_TOKEN)

@@ -19,8 +19,9 @@
 
 /* ---- what is counted in a test ---- */
 
-static const struct engine_model small = {.id = "small", .context_tokens = 2048};
-static const struct engine_model odd = {.id = "o\"d\\d\n", .context_tokens = 100};
+static const struct engine_model small = {.id = "small"};
+static const struct engine_model odd = {.id = "o\"d\\d\n"};
+static const uint32_t contexts[] = {2048, 100};
 
 struct rig {
     struct metrics loops[N_LOOPS];
@@ -59,6 +60,7 @@ static struct prom_page *page_of(struct rig *r)
                              .n_loops = N_LOOPS,
                              .engine = &r->engine,
                              .engines = r->engines,
+                             .context_tokens = contexts,
                              .billing = &r->billing,
                              .wall_ms = 1700000000042};
     struct prom_page *p;

@@ -385,8 +385,7 @@ static void lists_are_bounded(void **state)
 
 /* ---- with a model ---- */
 
-static const struct engine_model model = {
-    .id = "m",
+static const struct engine_revision revision = {
     .context_tokens = 100,
     .n_vocab = 10,
     .choices_max = 7,
@@ -426,7 +425,7 @@ static void what_the_model_lacks_is_refused_by_name(void **state)
         struct params p = parsed_params(cases[i].members);
         struct api_error e = {0};
 
-        assert_int_equal(params_check_model(&p, &model, &e), cases[i].param[0] == '\0');
+        assert_int_equal(params_check_model(&p, &revision, &e), cases[i].param[0] == '\0');
         assert_string_equal(e.reason.param, cases[i].param);
         params_dispose(&p);
     }
@@ -439,11 +438,11 @@ static void a_model_s_defaults_fill_only_what_is_open(void **state)
     struct sampling s;
 
     (void)state;
-    params_use_defaults(&open, &model.defaults);
+    params_use_defaults(&open, &revision.defaults);
     params_sampling(&open, &s);
     assert_true(s.temperature == 0.5F && s.repetition_penalty == 1.25F && s.top_k == 40);
     assert_true(s.top_p == 1.0F && s.min_p == 0.0F);
-    params_use_defaults(&given, &model.defaults);
+    params_use_defaults(&given, &revision.defaults);
     params_sampling(&given, &s);
     assert_true(s.temperature == 1.0F && s.repetition_penalty == 1.0F && s.top_k == 0);
     params_dispose(&open);

@@ -22,6 +22,7 @@ struct pair {
     struct engine *engine;
     struct engine_link *link;
     const struct engine_model *of_a, *of_b;
+    const struct engine_revision *now_a, *now_b;
 };
 
 static void open_gateway(struct pair *p, bool b_is_required)
@@ -46,11 +47,15 @@ static void open_gateway(struct pair *p, bool b_is_required)
     assert_int_equal(engine_link_open(p->engine, p->a.loop, &p->link), ST_OK);
     p->of_a = engine_model_find(p->engine, "a");
     p->of_b = engine_model_find(p->engine, "b");
+    p->now_a = engine_revision_get(p->of_a);
+    p->now_b = engine_revision_get(p->of_b);
 }
 
 static void close_gateway(struct pair *p)
 {
     engine_link_close(p->link);
+    engine_revision_put(p->now_a);
+    engine_revision_put(p->now_b);
     engine_close(p->engine);
 }
 
@@ -122,12 +127,13 @@ static bool is_over(void *arg)
     return ((struct job *)arg)->is_over;
 }
 
-static enum status submit(struct pair *p, struct job *j, const struct engine_model *m, uint32_t n)
+static enum status submit(struct pair *p, struct job *j, const struct engine_revision *r,
+                          uint32_t n)
 {
     static const int32_t prompt[] = {5, 6, 7};
     static uint8_t request;
     const struct engine_submit s = {.request = {.bytes = {++request}},
-                                    .model = m,
+                                    .revision = r,
                                     .tenant = 1,
                                     .weight = 1000,
                                     .prompt = prompt,
@@ -157,8 +163,8 @@ static void a_model_is_found_by_id_and_alias(void **state)
     assert_null(engine_model_find(p->engine, "on"));
     assert_null(engine_model_find(p->engine, ""));
     assert_string_equal(p->of_a->id, "a");
-    assert_int_equal(p->of_a->context_tokens, 100);
-    assert_int_equal(p->of_b->default_max_tokens, 7);
+    assert_int_equal(p->now_a->context_tokens, 100);
+    assert_int_equal(p->now_b->default_max_tokens, 7);
     close_gateway(p);
 }
 
@@ -171,8 +177,8 @@ static void one_engine_away_takes_only_its_own_requests_along(void **state)
     assert_false(engine_link_is_ready(p->link));
     engine_rig_await(&p->a, serves_a, p);
     assert_true(engine_link_is_ready(p->link));
-    assert_int_equal(submit(p, &j, p->of_b, 2), ST_UNAVAILABLE);
-    assert_int_equal(submit(p, &j, p->of_a, 2), ST_OK);
+    assert_int_equal(submit(p, &j, p->now_b, 2), ST_UNAVAILABLE);
+    assert_int_equal(submit(p, &j, p->now_a, 2), ST_OK);
     engine_rig_await(&p->a, is_over, &j);
     assert_int_equal(j.status, ST_OK);
     assert_int_equal(j.usage.output_tokens, 2);
@@ -214,8 +220,8 @@ static void stats_are_each_engines_and_their_sum(void **state)
     engine_rig_start(&p->b);
     engine_rig_await(&p->a, serves_a, p);
     engine_rig_await(&p->a, serves_b, p);
-    assert_int_equal(submit(p, &ja, p->of_a, 3), ST_OK);
-    assert_int_equal(submit(p, &jb, p->of_b, 5), ST_OK);
+    assert_int_equal(submit(p, &ja, p->now_a, 3), ST_OK);
+    assert_int_equal(submit(p, &jb, p->now_b, 5), ST_OK);
     engine_rig_await(&p->a, is_over, &ja);
     engine_rig_await(&p->a, is_over, &jb);
     engine_rig_await(&p->a, has_all_stats, p);

@@ -19,6 +19,7 @@
 struct rig {
     char path[64];
     struct engine *engine;
+    const struct engine_revision *revision;
     struct loop *loop;
 };
 
@@ -42,11 +43,13 @@ static void rig_open(struct rig *r, const struct tiny_model_options *o)
     close(fd);
     tiny_model_write(o, r->path);
     assert_int_equal(engine_open(&cfg, &r->engine, NULL), ST_OK);
+    r->revision = engine_revision_get(engine_model_at(r->engine, 0));
     r->loop = poll_loop_new();
 }
 
 static void rig_close(struct rig *r)
 {
+    engine_revision_put(r->revision);
     engine_close(r->engine);
     poll_loop_free(r->loop);
     unlink(r->path);
@@ -66,7 +69,7 @@ static void start(struct rig *r, struct request *q)
 {
     q->prepare.loop = r->loop;
     q->prepare.on_done = on_done;
-    q->prepare.model = engine_model_at(r->engine, 0);
+    q->prepare.revision = r->revision;
     assert_int_equal(engine_prepare(r->engine, &q->prepare), ST_OK);
     assert_true(poll_loop_run_until(r->loop, is_done, q, 20000));
 }

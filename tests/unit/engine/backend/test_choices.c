@@ -588,7 +588,7 @@ static void test_what_the_engine_would_refuse_fails_its_job_alone(void **state)
         struct engine_submit s = request(1, 4);
         struct engine_job *job;
 
-        s.model = r.model;
+        s.revision = r.revision;
         s.weight = 1000;
         s.sampling.top_p = 1;
         bad[i](&s);

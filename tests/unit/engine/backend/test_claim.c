@@ -91,7 +91,7 @@ static void greet(struct rig *r, uint16_t version)
     struct buf b;
 
     engine_rig_await(&r->r, has_connected, r);
-    strcpy(w.revision, r->r.model->revision);
+    strcpy(w.revision, r->r.revision->hex);
     buf_init(&b);
     wire_put_welcome(&b, &w);
     send_and_dispose(r, &b);

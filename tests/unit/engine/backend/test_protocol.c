@@ -253,6 +253,13 @@ static void put_a_second_welcome(struct buf *b)
                                                .credit_bytes = 1});
 }
 
+static void put_a_handover_with_a_body(struct buf *b)
+{
+    static const uint8_t frame[] = {3, 0, 0, 0, WIRE_HANDOVER, 0, 1};
+
+    buf_append(b, frame, sizeof frame);
+}
+
 static void check_engine_is_left(void (*put)(struct buf *b), size_t which)
 {
     struct engine_submit s = request();
@@ -286,7 +293,8 @@ static void test_an_engine_that_breaks_the_rules_is_left(void **state)
                                               put_more_of_a_choice_that_ended,
                                               put_an_end_before_its_choice_ended,
                                               put_samples_not_asked_for,
-                                              put_scores_not_asked_for};
+                                              put_scores_not_asked_for,
+                                              put_a_handover_with_a_body};
 
     (void)state;
     for (size_t i = 0; i < COUNT_OF(broken); i++)

@@ -190,9 +190,11 @@ static void a_gateway_that_stays_keeps_it(void **state)
     rig_job_await(&w.r, &j);
     assert_int_equal(j.end.status, ST_OK);
     assert_false(is_asleep(&w));
-    close(old); /* it isn't leaving any more */
-    engine_rig_await_idle(&w.r);
-    assert_true(hear(w.monitor, &w.in, WIRE_STATS));
+    close(old);
+    engine_link_close(w.r.link); /* all have left, but it isn't leaving any more */
+    close(greet(&w.r, WIRE_VERSION_MAX, &in));
+    assert_int_equal(engine_link_open(w.r.engine, w.r.loop, &w.r.link), ST_OK);
+    engine_rig_await_ready(&w.r);
     buf_dispose(&in);
     rig_job_dispose(&j);
     close_watched(&w);

@@ -120,9 +120,10 @@ static uint32_t n_gateways(const struct engine_process *p)
 /* Its numbers are a moment old: with a job meanwhile nobody is sent away. And without any gateway
  * the ends of its last requests may be here alone. One of an older version stays, and so does this
  * process. */
-static enum status on_sleep(struct engine_process *p, const struct wire_frame *f)
+static enum status on_sleep(struct engine_process *p, const struct conn *monitor,
+                            const struct wire_frame *f)
 {
-    if (wire_get_bare(f) != ST_OK)
+    if (monitor->version < WIRE_VERSION_HANDOVER || wire_get_bare(f) != ST_OK)
         return ST_CORRUPT;
     if (p->jobs.n > 0 || n_gateways(p) == 0)
         return ST_OK;
@@ -142,22 +143,14 @@ static enum status on_submit(struct engine_process *p, struct conn *c, const str
     return jobs_submit(&p->jobs, c, f, now_us());
 }
 
-static enum status on_monitors_frame(struct engine_process *p, struct conn *c,
-                                     const struct wire_frame *f)
-{
-    if (f->type == WIRE_SLEEP && c->version >= WIRE_VERSION_HANDOVER)
-        return on_sleep(p, f);
-    return ST_CORRUPT;
-}
-
 static enum status on_frame(struct engine_process *p, struct conn *c, const struct wire_frame *f)
 {
     if (f->type == WIRE_HELLO)
         return on_hello(p, c, f);
-    if (!c->greeted)
+    if (c->is_monitor && f->type == WIRE_SLEEP)
+        return on_sleep(p, c, f);
+    if (!c->greeted || c->is_monitor)
         return ST_CORRUPT;
-    if (c->is_monitor)
-        return on_monitors_frame(p, c, f);
     switch (f->type) {
     case WIRE_MONITOR:
         return on_monitor(c, f);

@@ -129,14 +129,19 @@ static void reap(struct supervisor *s, int64_t now_ms)
     while ((pid = waitpid(-1, &wait_status, WNOHANG)) > 0) {
         struct child *c = find(s, pid);
         struct engine_guard *g;
+        int64_t delay_ms;
+        bool is_idle;
 
         if (c == NULL)
             continue;
         g = guard_of(s, c);
-        if (g != NULL && engine_guard_on_exit(g, wait_status))
+        is_idle = g != NULL && engine_guard_on_exit(g, wait_status);
+        delay_ms = child_on_exit(c, wait_status, now_ms);
+        if (is_idle)
             supervisor_say(s, "%s had nothing to do and is unloaded; the next request loads it",
                            c->spec.name);
-        say_end(s, c, wait_status, child_on_exit(c, wait_status, now_ms));
+        else
+            say_end(s, c, wait_status, delay_ms);
         if (g != NULL)
             engine_guard_on_end(g, NULL);
     }

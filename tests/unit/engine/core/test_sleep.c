@@ -133,7 +133,9 @@ static void without_work_it_leaves_and_a_job_waits_for_the_next(void **state)
     open_watched(&w);
     send_bare(w.monitor, WIRE_SLEEP);
     engine_rig_await(&w.r, is_asleep, &w);
-    engine_rig_join(&w.r); /* it has left by itself */
+    assert_int_equal(pthread_join(w.r.thread, NULL), 0); /* it has left by itself */
+    assert_true(engine_process_was_idle(w.r.process));
+    engine_process_close(w.r.process);
     assert_int_equal(rig_job_submit(&w.r, &j, &s), ST_OK);
     engine_rig_start(&w.r);
     rig_job_await(&w.r, &j);

@@ -224,7 +224,8 @@ static void write_final(struct inference *i)
     billing_finish(r->loop->api->parts.billing, &i->write, &f);
 }
 
-/* What the engine turned away, or wasn't there for, is as if it had never come: the limits get all of it back. */
+/* What the engine turned away, or wasn't there for, is as if it had never come: the limits get all
+ * of it back. */
 static bool was_turned_away(const struct engine_end *end)
 {
     return end->status == ST_OVERLOADED || end->status == ST_TIMEOUT || end->status == ST_ASLEEP;

@@ -347,15 +347,17 @@ static int run_engine(const struct engine_process_config *cfg, const struct engi
     struct engine_process *p = NULL;
     struct reason why = {0};
     enum status st = engine_process_open(cfg, &p, &why);
+    int rc = 0;
 
     if (st == ST_OK) {
         engine_cores_log(cores);
         engine_process_run(p);
+        rc = engine_process_was_idle(p) ? ENGINE_EXIT_IDLE : 0;
     }
     engine_process_close(p);
     if (st != ST_OK)
         return complain(why.text[0] != '\0' ? why.text : status_text(st));
-    return 0;
+    return rc;
 }
 
 static int serve(const struct settings *s)

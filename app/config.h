@@ -57,8 +57,8 @@ struct config {
     int64_t engine_orphan_s;           /* 0: never */
     int64_t engine_idle_unload_s;      /* 0: never */
     int64_t engine_load_wait_s;
-    char *engine_cores;                /* "auto", "off", or a list of cores: "1-3,5" */
-    int64_t engine_nice;               /* 0: as its parent */
+    char *engine_cores;  /* "auto", "off", or a list of cores: "1-3,5" */
+    int64_t engine_nice; /* 0: as its parent */
 
     /* server */
     char *listen;

@@ -3,8 +3,10 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "app/cmd_engine.h"
 #include "app/supervise/state_file.h"
 #include "base/log.h"
 #include "base/size.h"
@@ -95,11 +97,10 @@ static void stand_in(struct engine_guard *g, enum status status, const char *tex
         log_error(NULL, "supervise.stand_in", "%s", why.text);
 }
 
-/* It could also have ended for another reason, but whoever leaves with 0 right after it was told
- * that it isn't needed did as it was told. */
 bool engine_guard_on_exit(struct engine_guard *g, int wait_status)
 {
-    if (g->idle.asked_ms == 0 || wait_status != 0 || !g->child->wanted)
+    if (!g->child->wanted || !WIFEXITED(wait_status) ||
+        WEXITSTATUS(wait_status) != ENGINE_EXIT_IDLE)
         return false;
     g->idle.is_away = true;
     g->child->wanted = false;
@@ -208,10 +209,7 @@ static void note_idleness(struct engine_guard *g, int64_t now_ms)
     if (w->has_stats && s->running + s->waiting == 0 && s->steps == g->idle.steps)
         return;
     g->idle.since_ms = now_ms;
-    if (!w->has_stats) /* it may be hanging up just now, as it was asked to */
-        return;
-    g->idle.steps = s->steps;
-    g->idle.asked_ms = 0;
+    g->idle.steps = w->has_stats ? s->steps : 0;
 }
 
 static int64_t sleep_due_ms(const struct engine_guard *g)

@@ -52,7 +52,7 @@ void engine_guard_dispose(struct engine_guard *g);
 void engine_guard_make_way(struct engine_guard *g);
 void engine_guard_on_start(struct engine_guard *g, int64_t now_ms);
 /* It ended, with that status of waitpid(2); before child_on_exit. True: it left for having nothing
- * to do, and isn't wanted until a request comes. */
+ * to do, as it says by its exit code, and isn't wanted until a request comes. */
 bool engine_guard_on_exit(struct engine_guard *g, int wait_status);
 /* It ended, or didn't start (then `problem` says why; else NULL): answers at its socket, unless it
  * is to end with its supervisor. */

@@ -61,7 +61,7 @@ struct pollfd engine_watch_pollfd(const struct engine_watch *w);
 /* When the next turn is due, whatever the descriptor says. */
 int64_t engine_watch_due_ms(const struct engine_watch *w, int64_t now_ms);
 /* Tells an engine that is seen that it isn't needed, as far as it knows that word: one that really
- * has nothing to do then leaves, with 0. */
+ * has nothing to do then leaves. */
 void engine_watch_send_to_sleep(struct engine_watch *w);
 /* Connects, reads, judges. True: the engine is stuck, and *why says how ("made no step for 30 s
  * while 3 requests waited"). */

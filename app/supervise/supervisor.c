@@ -145,18 +145,20 @@ static void on_end(struct supervisor *s, struct child *c, int wait_status, int64
 {
     struct engine_guard *g = guard_of(s, c);
     struct engine_swap *sw = swap_of(s, c);
+    bool is_idle = g != NULL && engine_guard_on_exit(g, wait_status);
+    int64_t delay_ms = child_on_exit(c, wait_status, now_ms);
     char news[ENGINE_SWAP_NEWS_BYTES];
 
     if (sw != NULL) {
-        (void)child_on_exit(c, wait_status, now_ms);
         engine_swap_on_end(sw, now_ms, news);
         say_news(s, sw, news);
         return;
     }
-    if (g != NULL && engine_guard_on_exit(g, wait_status))
+    if (is_idle)
         supervisor_say(s, "%s had nothing to do and is unloaded; the next request loads it",
                        c->spec.name);
-    say_end(s, c, wait_status, child_on_exit(c, wait_status, now_ms));
+    else
+        say_end(s, c, wait_status, delay_ms);
     if (g != NULL)
         engine_guard_on_end(g, NULL);
 }

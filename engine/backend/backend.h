@@ -56,7 +56,7 @@ struct backend_ops {
     const char *name;
     enum status (*link_open)(const struct backend_target *t, struct loop *loop,
                              struct backend_link **out);
-    void (*link_close)(struct backend_link *l); /* ends its jobs: ST_UNAVAILABLE */
+    void (*link_close)(struct backend_link *l);     /* ends its jobs: ST_UNAVAILABLE */
     bool (*is_ready)(const struct backend_link *l); /* or is loaded for the first job */
     /* As engine_submit and engine_cancel. */
     enum status (*submit)(struct backend_link *l, const struct engine_submit *s,

@@ -65,6 +65,8 @@ MUST_CHECK enum status engine_process_open(const struct engine_process_config *c
 MUST_CHECK enum status engine_process_plan(const struct engine_process_config *cfg,
                                            struct memory_need *out, struct reason *why);
 void engine_process_run(struct engine_process *p);
+/* It has run, and left because a monitor said that it isn't needed (WIRE_SLEEP). */
+bool engine_process_was_idle(const struct engine_process *p);
 void engine_process_close(struct engine_process *p); /* NULL is fine */
 
 #endif

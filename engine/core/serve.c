@@ -363,7 +363,7 @@ static void poll_sockets(struct engine_process *p)
 {
     handle_sockets(p);
     p->is_orphaned = attendance_is_over(&p->attendance, p->conns, p->n_conns, clock_mono_ms());
-    if (p->is_orphaned && p->attendance.is_leaving)
+    if (engine_process_was_idle(p))
         log_info(NULL, "engine.sleep", "nothing to do, and the last gateway has left");
     else if (p->is_orphaned)
         log_info(NULL, "engine.orphan", "no gateway for %lld s: this process ends",
@@ -416,6 +416,11 @@ void engine_process_turn(struct engine_process *p)
     step(p);
     engine_process_flush(p);
     report(p);
+}
+
+bool engine_process_was_idle(const struct engine_process *p)
+{
+    return p->is_orphaned && p->attendance.is_leaving;
 }
 
 void engine_process_run(struct engine_process *p)

@@ -24,9 +24,10 @@ WAIT_S = 60
 class Idle(Fleet):
     """Its second model is unloaded when nobody asks for it."""
 
-    def __init__(self, *args, idle_s=1, load_wait_s=WAIT_S * SLOW, all_idle=False):
+    def __init__(self, *args, idle_s=1, load_wait_s=WAIT_S * SLOW, all_idle=False, max_sequences=64):
         super().__init__(*args)
         self.load_wait_s = load_wait_s
+        self.models[0]["max_sequences"] = max_sequences
         for m in self.models:
             if all_idle or m["id"] == SHALLOW:
                 m["idle_unload_s"] = idle_s
@@ -168,6 +169,17 @@ def test_a_stream_gets_comments_while_its_model_loads(make):
         os.kill(pid, signal.SIGCONT)
         assert stream.text() == wanted and words(whole.result()) == wanted
     assert f.find_engine(SHALLOW) == pid
+
+
+def test_a_stream_that_waits_in_the_queue_gets_comments_too(make):
+    f = make(max_sequences=1)
+    key = f.new_key("queue", **LIMITS)
+    first = Streamed(f, key, model="chat", max_tokens=300, ignore_eos=True)
+    wait_for("a stream", lambda: '"content"' in first.raw, 30 * SLOW)
+    second = Streamed(f, key, model="chat")
+    wait_for("comments", lambda: second.n_pings() >= 2, 20 * SLOW, step=0.01)
+    assert "data: " not in second.raw and first.is_alive()
+    assert first.text() and second.text()
 
 
 def test_what_is_not_loaded_in_time_is_a_503_that_costs_nothing(make):

@@ -133,7 +133,9 @@ static void without_work_it_leaves_and_a_job_waits_for_the_next(void **state)
     open_watched(&w);
     send_bare(w.monitor, WIRE_SLEEP);
     engine_rig_await(&w.r, is_asleep, &w);
-    engine_rig_join(&w.r); /* it has left by itself */
+    assert_int_equal(pthread_join(w.r.thread, NULL), 0); /* it has left by itself */
+    assert_true(engine_process_was_idle(w.r.process));
+    engine_process_close(w.r.process);
     assert_int_equal(rig_job_submit(&w.r, &j, &s), ST_OK);
     engine_rig_start(&w.r);
     rig_job_await(&w.r, &j);
@@ -190,9 +192,11 @@ static void a_gateway_that_stays_keeps_it(void **state)
     rig_job_await(&w.r, &j);
     assert_int_equal(j.end.status, ST_OK);
     assert_false(is_asleep(&w));
-    close(old); /* it isn't leaving any more */
-    engine_rig_await_idle(&w.r);
-    assert_true(hear(w.monitor, &w.in, WIRE_STATS));
+    close(old);
+    engine_link_close(w.r.link); /* all have left, but it isn't leaving any more */
+    close(greet(&w.r, WIRE_VERSION_MAX, &in));
+    assert_int_equal(engine_link_open(w.r.engine, w.r.loop, &w.r.link), ST_OK);
+    engine_rig_await_ready(&w.r);
     buf_dispose(&in);
     rig_job_dispose(&j);
     close_watched(&w);

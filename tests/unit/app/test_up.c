@@ -148,7 +148,7 @@ static void options_have_defaults_and_the_last_value_counts(void **state)
     (void)state;
     assert_int_equal(parse(&o, &why, COUNT_OF(argv), argv), ST_OK);
     assert_string_equal(o.dir, "b");
-    assert_null(o.model);
+    assert_int_equal(o.n_models, 0);
     assert_int_equal(o.port, 1);
     assert_int_equal(o.tls_port, 0);
     assert_int_equal(options_complete(&o, NULL, &why), ST_OK);

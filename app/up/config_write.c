@@ -36,10 +36,9 @@ static bool ends_with(const char *s, const char *end)
     return n > m && strcmp(s + n - m, end) == 0;
 }
 
-void config_model_id(const char *path, char *out, size_t size)
+void config_model_full_id(const char *path, char *out, size_t size)
 {
     const char *slash = strrchr(path, '/');
-    char *dot;
 
     if (size > MODEL_ID_MAX + 1)
         size = MODEL_ID_MAX + 1;
@@ -50,6 +49,13 @@ void config_model_id(const char *path, char *out, size_t size)
                  : '-';
     if (ends_with(out, ".gguf"))
         out[strlen(out) - strlen(".gguf")] = '\0';
+}
+
+void config_model_id(const char *path, char *out, size_t size)
+{
+    char *dot;
+
+    config_model_full_id(path, out, size);
     dot = strrchr(out, '.');
     if (dot != NULL && dot != out && is_quantization(dot + 1))
         *dot = '\0';
@@ -85,10 +91,8 @@ static bool is_plain(const char *conninfo)
     return strpbrk(conninfo, "#:'\"\\\n\t{}[],&*!|>%@`") == NULL;
 }
 
-void config_put(struct buf *out, const struct config_values *v)
+static void put_model(struct buf *out, const struct config_values *v)
 {
-    const struct layout *l = v->layout;
-
     buf_puts(
         out,
         "# Written by `sluice up` at its first start. It is yours: a later start changes only\n"
@@ -97,6 +101,33 @@ void config_put(struct buf *out, const struct config_values *v)
         "model:\n");
     put_text(out, "path", v->model_path);
     put_text(out, "id", v->model_id);
+}
+
+static void put_models(struct buf *out, const struct config_values *v)
+{
+    buf_puts(
+        out,
+        "# Written by `sluice up` at its first start. It is yours: a later start changes only "
+        "ports\n"
+        "# (--port and so on), the sockets and postgres.conninfo, where they differ from what it\n"
+        "# runs. Every key: docs/config.md.\n"
+        "models:\n");
+    for (size_t i = 0; i < v->n_models; i++) {
+        buf_puts(out, "  - path: ");
+        config_put_quoted(out, v->models[i].path);
+        buf_puts(out, "\n  ");
+        put_text(out, "id", v->models[i].id);
+    }
+}
+
+void config_put(struct buf *out, const struct config_values *v)
+{
+    const struct layout *l = v->layout;
+
+    if (v->n_models > 1)
+        put_models(out, v);
+    else
+        put_model(out, v);
     buf_puts(out, "engine:\n");
     put_text(out, "socket", l->engine_socket);
     buf_printf(out, "server:\n  port: %d\n  tls_port: %d\n", v->port, v->tls_port);

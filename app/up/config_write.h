@@ -5,16 +5,25 @@
 #ifndef APP_UP_CONFIG_WRITE_H
 #define APP_UP_CONFIG_WRITE_H
 
+#include <limits.h>
 #include <stddef.h>
 
 #include "app/up/layout.h"
 #include "base/buf.h"
 #include "base/status.h"
 
+/* A model's file, and how clients name it. */
+struct model_choice {
+    char path[PATH_MAX]; /* absolute */
+    char id[96];
+};
+
 struct config_values {
     const struct layout *layout;
-    const char *model_path; /* absolute */
+    const char *model_path; /* absolute; of several the first, here and below */
     const char *model_id;
+    const struct model_choice *models; /* (n_models) all of them */
+    size_t n_models;                   /* over 1: a new file has a list */
     const char *conninfo;
     int port, tls_port, admin_port;
 };
@@ -22,6 +31,8 @@ struct config_values {
 /* How clients name a model file: its name in small letters, without ".gguf" and the quantization
  * before it ("SmolLM2-135M-Instruct.Q4_1.gguf": "smollm2-135m-instruct"). */
 void config_model_id(const char *path, char *out, size_t size);
+/* The same with its quantization, where that tells two models apart. */
+void config_model_full_id(const char *path, char *out, size_t size);
 /* `text` in double quotes, for YAML. */
 void config_put_quoted(struct buf *out, const char *text);
 /* The text of a new file. */

@@ -3,9 +3,8 @@
 #ifndef APP_UP_LAST_START_H
 #define APP_UP_LAST_START_H
 
-#include <limits.h>
-
 #include "app/config.h"
+#include "app/up/config_write.h"
 #include "app/up/options.h"
 
 /* Reads `config` (a path) where there is one, else *last is NULL, and completes the options with
@@ -14,14 +13,12 @@
 MUST_CHECK enum status last_start_read(const char *config, struct up_options *o,
                                        struct config **last, struct reason *why);
 
-/* The model that was given (NULL: the last start's, the first of several), checked: its absolute
- * path, and how clients name it. The last start's model keeps the path and the name that it has in
- * the configuration. ST_CONFLICT: one was given, and there it has a list of them. */
-struct model_choice {
-    char path[PATH_MAX];
-    char id[96];
-};
-MUST_CHECK enum status last_start_model(const char *given, const struct config *last,
-                                        struct model_choice *out, struct reason *why);
+/* The models that were given (none: the last start's, of several the first), checked: out[i] for
+ * each, at least one, and their number. A model of the last start keeps the path and the name that
+ * it has in the configuration. ST_CONFLICT: there it has a list of others, or one and several were
+ * given. ST_INVALID: none was ever given, or two would have one name. */
+MUST_CHECK enum status last_start_models(const struct up_options *o, const struct config *last,
+                                         struct model_choice out[UP_MODELS_MAX], size_t *n,
+                                         struct reason *why);
 
 #endif

@@ -11,15 +11,15 @@
 
 static const struct option {
     const char *name;
-    bool is_port;
+    enum { DIR, MODEL, PORT } kind;
     int min;
-    size_t offset;
+    size_t offset; /* of a port */
 } options[] = {
-    {"--dir", false, 0, offsetof(struct up_options, dir)},
-    {"--model", false, 0, offsetof(struct up_options, model)},
-    {"--port", true, 1, offsetof(struct up_options, port)},
-    {"--tls-port", true, 0, offsetof(struct up_options, tls_port)},
-    {"--admin-port", true, 0, offsetof(struct up_options, admin_port)},
+    {"--dir", DIR, 0, 0},
+    {"--model", MODEL, 0, 0},
+    {"--port", PORT, 1, offsetof(struct up_options, port)},
+    {"--tls-port", PORT, 0, offsetof(struct up_options, tls_port)},
+    {"--admin-port", PORT, 0, offsetof(struct up_options, admin_port)},
 };
 
 static const struct option *find(const char *name)
@@ -30,22 +30,29 @@ static const struct option *find(const char *name)
     return NULL;
 }
 
-static bool store(struct up_options *o, const struct option *option, const char *value)
+static bool store_port(struct up_options *o, const struct option *option, const char *value)
 {
-    void *at = (char *)o + option->offset;
+    int *at = (int *)(void *)((char *)o + option->offset);
     char *end = NULL;
     long n;
 
-    if (!option->is_port) {
-        memcpy(at, &value, sizeof value);
-        return value[0] != '\0';
-    }
     errno = 0;
     n = strtol(value, &end, 10);
     if (errno != 0 || end == value || *end != '\0' || n < option->min || n > 65535)
         return false;
-    *(int *)at = (int)n;
+    *at = (int)n;
     return true;
+}
+
+static bool store(struct up_options *o, const struct option *option, const char *value)
+{
+    if (option->kind == PORT)
+        return store_port(o, option, value);
+    if (option->kind == DIR)
+        o->dir = value;
+    else
+        o->models[o->n_models++] = value;
+    return value[0] != '\0';
 }
 
 enum status options_parse(struct up_options *o, int argc, char **argv, struct reason *why)
@@ -58,6 +65,8 @@ enum status options_parse(struct up_options *o, int argc, char **argv, struct re
             return fail(why, ST_INVALID, "unknown option %s", argv[i]);
         if (i + 1 == argc)
             return fail(why, ST_INVALID, "%s needs a value", argv[i]);
+        if (option->kind == MODEL && o->n_models == UP_MODELS_MAX)
+            return fail(why, ST_INVALID, "more than %d times --model", UP_MODELS_MAX);
         if (!store(o, option, argv[i + 1]))
             return fail(why, ST_INVALID, "%s can't be \"%s\"", argv[i], argv[i + 1]);
     }

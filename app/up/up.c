@@ -50,7 +50,8 @@ struct up {
     const char *gateway_argv[8], *migrate_argv[8];
     struct config *last; /* of the last start; NULL: this is the first */
     char self[PATH_MAX];
-    struct model_choice model;
+    struct model_choice models[UP_MODELS_MAX];
+    size_t n_models;
     char config[LAYOUT_PATH_MAX];
     char conninfo[POSTGRES_CONNINFO_MAX];
     char readyz[2048]; /* the last answer */
@@ -159,7 +160,7 @@ static enum status prepare(struct up *u, struct reason *why)
     if (st == ST_OK)
         st = check_ports(&u->options, why);
     if (st == ST_OK)
-        st = last_start_model(u->options.model, u->last, &u->model, why);
+        st = last_start_models(&u->options, u->last, u->models, &u->n_models, why);
     return st;
 }
 
@@ -168,8 +169,10 @@ static enum status write_files(struct up *u, struct reason *why)
     const struct layout *l = &u->layout;
     char cert[LAYOUT_PATH_MAX], key[LAYOUT_PATH_MAX];
     struct config_values v = {.layout = l,
-                              .model_path = u->model.path,
-                              .model_id = u->model.id,
+                              .model_path = u->models[0].path,
+                              .model_id = u->models[0].id,
+                              .models = u->models,
+                              .n_models = u->n_models,
                               .conninfo = u->conninfo,
                               .port = u->options.port,
                               .tls_port = u->options.tls_port,
@@ -332,7 +335,7 @@ static enum status start(struct up *u, struct reason *why)
     if (st == ST_OK)
         st = wait_for_gateway(u, why);
     if (st == ST_OK && u->fleet.n == 1)
-        supervisor_say(&u->supervisor, "ready: %s", u->model.id);
+        supervisor_say(&u->supervisor, "ready: %s", u->models[0].id);
     else if (st == ST_OK)
         supervisor_say(&u->supervisor, "ready; sluice status lists the %zu models", u->fleet.n);
     return st;
@@ -345,7 +348,7 @@ static void print_commands(const struct up *u)
     struct buf text;
 
     buf_init(&text);
-    commands_put(&text, u->layout.dir, u->model.id, u->options.port, u->options.tls_port,
+    commands_put(&text, u->layout.dir, u->models[0].id, u->options.port, u->options.tls_port,
                  u->options.admin_port);
     fputs(buf_cstr(&text), stdout);
     fflush(stdout);

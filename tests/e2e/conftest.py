@@ -58,16 +58,16 @@ def wait_for(what, predicate, seconds, step=0.05):
 class Stack:
     """One `sluice up` under a folder of its own."""
 
-    def __init__(self, directory, extra=(), env=None):
+    def __init__(self, directory, model=MODEL, env=None):
         self.dir = Path(directory)
         self.port, self.tls_port, self.admin_port = free_ports(3)
-        self.extra = list(extra)
+        self.model = model
         self.env = env
         self.process = None
 
     def command(self):
-        return [str(BIN), "up", "--dir", str(self.dir), "--model", str(MODEL), "--port", str(self.port),
-                "--tls-port", str(self.tls_port), "--admin-port", str(self.admin_port), *self.extra]
+        return [str(BIN), "up", "--dir", str(self.dir), "--model", str(self.model), "--port", str(self.port),
+                "--tls-port", str(self.tls_port), "--admin-port", str(self.admin_port)]
 
     def start(self, wait=True):
         self.dir.mkdir(parents=True, exist_ok=True)
@@ -88,6 +88,9 @@ class Stack:
             return httpx2.get(f"http://127.0.0.1:{self.port}/readyz", timeout=5).status_code == 200
         except httpx2.HTTPError:
             return False
+
+    def parts(self):
+        return httpx2.get(self.base + "/readyz", timeout=5).json()
 
     def wait_ready(self, seconds=60):
         wait_for("ready", self.is_ready, seconds * SLOW)
@@ -260,9 +263,6 @@ class Several(Stack):
     def kill_engine(self, model):
         self.engines[model].kill()
         self.engines[model].wait()
-
-    def parts(self):
-        return httpx2.get(self.base + "/readyz", timeout=5).json()
 
     def wait_model(self, model, there=True):
         wait_for(f"{model} {'there' if there else 'away'}", lambda: self.parts()["models"][model] == there, 20 * SLOW)

@@ -15,7 +15,7 @@ MODELS = ROOT / "build/models"
                                   "llama-gqa-split/llama-gqa-00001-of-00002.gguf"])
 def test_a_model_is_served(name):
     base = scratch("models")
-    stack = Stack(base / "var", extra=["--model", str(MODELS / name)])
+    stack = Stack(base / "var", MODELS / name)
     try:
         stack.start()
         models = stack.get("/v1/models").json()["data"]

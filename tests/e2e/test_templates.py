@@ -33,18 +33,10 @@ def with_template(folder, template):
     return copy
 
 
-class TemplatedStack(Stack):
-    model = None
-
-    def command(self):
-        return [str(self.model) if word == str(MODEL) else word for word in super().command()]
-
-
 @pytest.fixture(scope="module")
 def templated():
     base = scratch("templates")
-    stack = TemplatedStack(base / "var")
-    stack.model = with_template(base, TEMPLATE)
+    stack = Stack(base / "var", with_template(base, TEMPLATE))
     try:
         yield stack.start()
     finally:

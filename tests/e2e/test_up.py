@@ -12,7 +12,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from conftest import BIN, MODEL, SANITIZED, SLOW, Stack, free_port, wait_for
+from conftest import BIN, MODEL, ROOT, SANITIZED, SLOW, Stack, free_port, wait_for
+
+MODELS = ROOT / "build/models"
 
 
 def alive(pids):
@@ -114,9 +116,9 @@ def test_databases_have_no_tcp_port(own_stack):
     assert ours <= listening
 
 
-def run_up(directory, *args):
+def run_up(directory, *args, model=MODEL):
     """Arguments given here come last and win."""
-    stack = Stack(directory)
+    stack = Stack(directory, model)
     return subprocess.run([*stack.command(), *args], capture_output=True, text=True, timeout=60 * SLOW)
 
 
@@ -128,6 +130,31 @@ def assert_one_sentence(done, *words):
         assert w in lines[0]
 
 
+def test_several_models_are_a_list_from_the_first_start_on(tmp_path):
+    stack = Stack(tmp_path / "var")
+    one, two = MODELS / "llama-q4_0.gguf", MODELS / "llama-q8_0.gguf"
+    plain = stack.command()
+    at = plain.index("--model")
+    stack.command = lambda: [*plain[:at], "--model", str(one), "--model", str(two), *plain[at + 2:]]
+    try:
+        stack.start()
+        wait_for("both", lambda: all(stack.parts()["models"].values()), 30 * SLOW)
+        assert set(stack.parts()["models"]) == {"llama-q4_0", "llama-q8_0"}
+        for name in stack.parts()["models"]:
+            assert stack.chat("Hello.", model=name, max_tokens=2).status_code == 200
+        written = stack.config.read_text()
+        assert "\nmodels:\n" in written
+        assert stack.stop() == 0
+        stack.start()  # the same again
+        assert stack.config.read_text() == written
+        assert stack.stop() == 0
+        done = subprocess.run([*plain[:at + 1], str(two), "--model", str(one)], capture_output=True, text=True, timeout=60 * SLOW)
+        assert_one_sentence(done, "sluice.yaml", "--model")
+        assert stack.config.read_text() == written
+    finally:
+        stack.stop()
+
+
 def test_a_port_in_use(tmp_path):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
@@ -137,16 +164,16 @@ def test_a_port_in_use(tmp_path):
 
 
 def test_a_missing_model(tmp_path):
-    assert_one_sentence(run_up(tmp_path / "var", "--model", "/nowhere/x.gguf"), "/nowhere/x.gguf")
+    assert_one_sentence(run_up(tmp_path / "var", model="/nowhere/x.gguf"), "/nowhere/x.gguf")
 
 
 def test_a_corrupt_model(tmp_path):
     bad = tmp_path / "bad.gguf"
     data = bytearray(MODEL.read_bytes()[:300000])
     bad.write_bytes(data)
-    assert_one_sentence(run_up(tmp_path / "var", "--model", str(bad)), "bad.gguf")
+    assert_one_sentence(run_up(tmp_path / "var", model=bad), "bad.gguf")
     bad.write_bytes(b"not a model")
-    assert_one_sentence(run_up(tmp_path / "var", "--model", str(bad)), "bad.gguf")
+    assert_one_sentence(run_up(tmp_path / "var", model=bad), "bad.gguf")
 
 
 @pytest.mark.skipif(SANITIZED or os.geteuid() != 0, reason="mounts a full file system; once is enough")

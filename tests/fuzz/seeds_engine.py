@@ -5,9 +5,11 @@ is the same each time."""
 import os
 
 CORPUS = "tests/fuzz/corpus/engine"
-HELLO, SUBMIT, DAMAGED, CANCEL, CREDIT, BYTES, TURN, LEAVE = range(8)
+HELLO, SUBMIT, DAMAGED, CANCEL, CREDIT, BYTES, TURN, LEAVE, CLAIM, RELEASE, MONITOR, HANDOVER, WAKE = range(13)
 OTHER = 0x80  # the second gateway
 READ = 0x40   # a turn after which the gateway reads
+GOOD = 0x40   # a claim or release of the gateway that keeps to the protocol
+AWAY = 0x40   # of MONITOR: somebody who then asks for what watchers may not; of WAKE and HANDOVER: after HELLO
 
 
 def submit(job, tenant=0, priority=1, max_tokens=6, choices=1, bits=1, sampling=(0, 0, 1), prompt=9, op=SUBMIT, damage=()):
@@ -18,6 +20,11 @@ def submit(job, tenant=0, priority=1, max_tokens=6, choices=1, bits=1, sampling=
 
 def turns(n, op=TURN | READ):
     return bytes([op, n - 1])
+
+
+def requests(op, *numbers):
+    """Submits are numbered from 0."""
+    return bytes([op, len(numbers) - 1, *numbers])
 
 
 SEEDS = {
@@ -40,6 +47,21 @@ SEEDS = {
     + submit(1, op=OTHER | SUBMIT) + turns(8) + bytes([LEAVE, HELLO]) + turns(2),
     "classes": bytes([HELLO]) + b"".join(submit(i, priority=i % 3, bits=5) for i in range(8)) + turns(16),
     "no-output": bytes([HELLO]) + submit(3, max_tokens=0, sampling=(8, 0, 1)) + turns(4),
+    "claimed-while-it-runs": bytes([HELLO]) + submit(1, max_tokens=200) + turns(4) + requests(CLAIM | GOOD, 0, 9)
+    + bytes([LEAVE]) + turns(4),
+    "claimed-after-its-end": bytes([HELLO]) + submit(1) + turns(12) + requests(CLAIM | GOOD, 0) + requests(RELEASE | GOOD, 0)
+    + requests(CLAIM | GOOD, 0) + turns(2),
+    "claimed-by-two": bytes([HELLO, OTHER | HELLO]) + submit(1, max_tokens=200) + turns(2) + requests(CLAIM | GOOD, 0)
+    + requests(CLAIM | OTHER, 0) + turns(2) + requests(CLAIM | GOOD, 0) + bytes([OTHER | LEAVE, LEAVE]) + turns(4),
+    "claims-its-own": bytes([HELLO]) + submit(1, max_tokens=200) + requests(CLAIM, 0, 0) + turns(4) + bytes([LEAVE]) + turns(2),
+    "released-while-it-runs": bytes([HELLO]) + submit(1) + turns(2) + requests(RELEASE | GOOD, 0) + requests(RELEASE, 0)
+    + turns(12) + requests(CLAIM | GOOD, 0) + turns(2),
+    "claims-without-hello": requests(CLAIM, 0) + turns(2),
+    "watches": bytes([HELLO, MONITOR]) + turns(4) + submit(1) + turns(4),
+    # In the order of fuzz_engine.c's list.
+    "watchers-who-ask": b"".join(bytes([MONITOR | AWAY, which]) + arguments + turns(1) for which, arguments in enumerate(
+        (b"", submit(1)[1:], b"\1", b"\1", requests(CLAIM, 0)[1:], requests(RELEASE, 0)[1:], b"", b""))),
+    "strangers": bytes([HANDOVER, HANDOVER | AWAY, WAKE, WAKE | AWAY]) + turns(2),
     "longer-than-the-context": bytes([HELLO]) + submit(1, max_tokens=255, bits=9) + turns(8),
 }
 

@@ -10,6 +10,8 @@
 /* Last: its macro fail() would meet the declaration of ours. */
 #include <cmocka.h>
 
+#define JOBS_RIG_ROOM 8 /* more than any test has choices at one time */
+
 const int32_t jobs_rig_prompt[JOBS_RIG_PROMPT] = {JOBS_RIG_BYTE('a'), JOBS_RIG_BYTE('b'),
                                                   JOBS_RIG_BYTE('c'), JOBS_RIG_BYTE('d')};
 
@@ -100,6 +102,22 @@ void jobs_rig_submit(struct jobs_rig *r, const struct wire_submit *v)
     assert_int_equal(wire_scan(frame.data, frame.len, &f, &used), WIRE_SCAN_FRAME);
     assert_int_equal(jobs_submit(&r->jobs, &r->conn, &f, r->now_us), ST_OK);
     buf_dispose(&frame);
+}
+
+void jobs_rig_open_saying(struct jobs_rig *r, const struct wire_submit *v, const char *text)
+{
+    jobs_rig_open(r, JOBS_RIG_ROOM, JOBS_RIG_ROOM);
+    r->says[0] = text;
+    jobs_rig_submit(r, v);
+}
+
+void jobs_rig_open_sampling(struct jobs_rig *r, const struct wire_submit *v, const int32_t *ids,
+                            size_t n)
+{
+    jobs_rig_open(r, JOBS_RIG_ROOM, JOBS_RIG_ROOM);
+    r->ids[0] = ids;
+    r->n_ids[0] = n;
+    jobs_rig_submit(r, v);
 }
 
 void jobs_rig_cancel(struct jobs_rig *r, uint64_t job)

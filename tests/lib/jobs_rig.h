@@ -50,6 +50,10 @@ struct jobs_rig {
 extern const int32_t jobs_rig_prompt[JOBS_RIG_PROMPT]; /* a, b, c, d */
 
 void jobs_rig_open(struct jobs_rig *r, uint32_t max_sequences, uint32_t queue_max);
+/* With room for all, and a request whose first choice samples a text, or `n` ids. */
+void jobs_rig_open_saying(struct jobs_rig *r, const struct wire_submit *v, const char *text);
+void jobs_rig_open_sampling(struct jobs_rig *r, const struct wire_submit *v, const int32_t *ids,
+                            size_t n);
 /* Every test ends here: no job, page or sequence is left. */
 void jobs_rig_close(struct jobs_rig *r);
 

@@ -12,6 +12,7 @@
 #include "app/config.h"
 #include "app/config_keys.h"
 #include "base/size.h"
+#include "tests/lib/test_folder.h"
 
 /* Last: its macro fail() would meet the declaration of ours. */
 #include <cmocka.h>
@@ -182,15 +183,11 @@ static void socket_paths_that_the_kernel_would_cut_are_refused(void **state)
 
 /* ---- files ---- */
 
-static char folder[] = "/tmp/sluice-test-config-XXXXXX";
-
 static void write_bytes(const char *name, const char *text, size_t len, mode_t mode)
 {
-    char path[128];
-    FILE *f;
+    const char *path = in_test_folder(name);
+    FILE *f = fopen(path, "w");
 
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    f = fopen(path, "w");
     assert_non_null(f);
     assert_int_equal(fwrite(text, 1, len, f), len);
     assert_int_equal(fclose(f), 0);
@@ -205,12 +202,9 @@ static void write_file(const char *name, const char *text, mode_t mode)
 static enum status load_with_pepper(const char *pepper, mode_t mode, struct config **c,
                                     struct reason *why)
 {
-    char path[128];
-
     write_file("sluice.yaml", SMALLEST, 0644);
     write_file("pepper", pepper, mode);
-    snprintf(path, sizeof path, "%s/sluice.yaml", folder);
-    return config_load(path, c, why);
+    return config_load(in_test_folder("sluice.yaml"), c, why);
 }
 
 #define HEX64 "00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF"
@@ -243,17 +237,15 @@ static void what_a_nul_byte_hides_in_the_pepper_is_refused(void **state)
 {
     static const char *const texts[] = {HEX64 "\0and more", HEX64 "\0", "\0" HEX64};
     static const size_t lens[] = {sizeof HEX64 "and more", sizeof HEX64, sizeof HEX64};
-    char path[128];
 
     (void)state;
     write_file("sluice.yaml", SMALLEST, 0644);
-    snprintf(path, sizeof path, "%s/sluice.yaml", folder);
     for (size_t i = 0; i < COUNT_OF(texts); i++) {
         struct config *c = NULL;
         struct reason why;
 
         write_bytes("pepper", texts[i], lens[i], 0600);
-        assert_int_equal(config_load(path, &c, &why), ST_INVALID);
+        assert_int_equal(config_load(in_test_folder("sluice.yaml"), &c, &why), ST_INVALID);
         assert_string_equal(why.param, "auth.pepper_file");
     }
 }
@@ -262,14 +254,11 @@ static void engine_reads_no_secret(void **state)
 {
     struct config *c = NULL;
     struct reason why;
-    char path[128];
 
     (void)state;
     write_file("sluice.yaml", SMALLEST, 0644);
-    snprintf(path, sizeof path, "%s/pepper", folder);
-    unlink(path);
-    snprintf(path, sizeof path, "%s/sluice.yaml", folder);
-    assert_int_equal(config_load_engine(path, &c, &why), ST_OK);
+    unlink(in_test_folder("pepper"));
+    assert_int_equal(config_load_engine(in_test_folder("sluice.yaml"), &c, &why), ST_OK);
     assert_null(c->postgres_conninfo);
     assert_null(c->auth_pepper_file);
     assert_string_equal(c->auth_pepper, "");
@@ -298,25 +287,6 @@ static void document_names_every_key(void **state)
     buf_dispose(&doc);
 }
 
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-static int remove_folder(void **state)
-{
-    static const char *const names[] = {"sluice.yaml", "pepper"};
-    char path[128];
-
-    (void)state;
-    for (size_t i = 0; i < COUNT_OF(names); i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
-        unlink(path);
-    }
-    return rmdir(folder);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -338,5 +308,5 @@ int main(void)
         cmocka_unit_test(document_names_every_key),
     };
 
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, test_folder_make, test_folder_remove);
 }

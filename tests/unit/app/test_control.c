@@ -5,7 +5,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -14,11 +13,11 @@
 
 #include "app/supervise/control.h"
 #include "base/size.h"
+#include "tests/lib/test_folder.h"
 
 /* Last: its macro fail() would meet the declaration of ours. */
 #include <cmocka.h>
 
-static char folder[] = "/tmp/sluice-test-control-XXXXXX";
 static char engine_socket[64];
 
 /* ---- requests ---- */
@@ -296,17 +295,10 @@ static void a_path_too_long_is_refused_and_closing_is_fine(void **state)
 
 static int make_folder(void **state)
 {
-    (void)state;
-    if (mkdtemp(folder) == NULL)
+    if (test_folder_make(state) != 0)
         return -1;
-    snprintf(engine_socket, sizeof engine_socket, "%s/engine.sock", folder);
+    snprintf(engine_socket, sizeof engine_socket, "%s", in_test_folder("engine.sock"));
     return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return rmdir(folder);
 }
 
 int main(void)
@@ -325,5 +317,5 @@ int main(void)
         cmocka_unit_test(a_path_too_long_is_refused_and_closing_is_fine),
     };
 
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, make_folder, test_folder_remove_empty);
 }

@@ -6,7 +6,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -16,13 +15,13 @@
 #include "app/supervise/engine_watch.h"
 #include "app/supervise/stand_in.h"
 #include "base/log.h"
+#include "tests/lib/test_folder.h"
 
 /* Last: its macro fail() would meet the declaration of ours. */
 #include <cmocka.h>
 
 #define STALL_MS 30000
 
-static char folder[] = "/tmp/sluice-test-watch-XXXXXX";
 static char path[64];
 
 /* An engine by hand: its socket, and the connection that the watch made. */
@@ -402,17 +401,10 @@ static void an_absence_is_described(void **state)
 
 static int make_folder(void **state)
 {
-    (void)state;
-    if (mkdtemp(folder) == NULL)
+    if (test_folder_make(state) != 0)
         return -1;
-    snprintf(path, sizeof path, "%s/engine.sock", folder);
+    snprintf(path, sizeof path, "%s", in_test_folder("engine.sock"));
     return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return rmdir(folder);
 }
 
 int main(void)
@@ -434,5 +426,5 @@ int main(void)
     };
 
     log_init("test", LOG_ERROR);
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, make_folder, test_folder_remove_empty);
 }

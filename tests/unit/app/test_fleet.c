@@ -13,13 +13,13 @@
 #include "app/supervise/files.h"
 #include "app/supervise/fleet.h"
 #include "base/size.h"
+#include "tests/lib/test_folder.h"
 
 /* Last: its macro fail() would meet the declaration of ours. */
 #include <cmocka.h>
 
 #define NOW_MS 1000000
 
-static char folder[] = "/tmp/sluice-test-fleet-XXXXXX";
 static const struct child gateway = {.pid = 4711};
 
 static struct config *config_of(const char *models)
@@ -32,7 +32,7 @@ static struct config *config_of(const char *models)
              "%s\nengine:\n  socket: engine.sock\n  stall_ms: 30000\npostgres:\n  conninfo: x\n"
              "redis:\n  socket: r\nauth:\n  pepper_file: p\nbilling:\n  journal_dir: j\n",
              models);
-    if (config_parse(text, strlen(text), "test", folder, &c, &why) != ST_OK)
+    if (config_parse(text, strlen(text), "test", test_folder, &c, &why) != ST_OK)
         fail_msg("%s", why.text);
     return c;
 }
@@ -203,7 +203,7 @@ static void start_sleeper(struct fleet_engine *e, const char *script)
 
     argv[2] = script;
     e->child.spec.argv = argv;
-    snprintf(e->child.spec.log, sizeof e->child.spec.log, "%s/log", folder);
+    snprintf(e->child.spec.log, sizeof e->child.spec.log, "%s", in_test_folder("log"));
     assert_int_equal(child_start(&e->child, NOW_MS, NULL), ST_OK);
     engine_guard_on_start(&e->guard, NOW_MS);
 }
@@ -335,18 +335,6 @@ static void a_start_waits_while_an_optional_engine_may_come_up(void **state)
     assert_int_equal(start_with(CHILD_DEATHS_MAX, 0, false), ST_UNAVAILABLE);
 }
 
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return folder_remove(folder, NULL) == ST_OK ? 0 : -1;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -363,5 +351,5 @@ int main(void)
         cmocka_unit_test(a_start_waits_while_an_optional_engine_may_come_up),
     };
 
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, test_folder_make, test_folder_remove);
 }

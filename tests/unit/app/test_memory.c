@@ -19,11 +19,10 @@
 #include "engine/core/listener.h"
 #include "engine/cpu/cpu.h"
 #include "tests/lib/gguf_build.h"
+#include "tests/lib/test_folder.h"
 
 /* Last: its macro fail() would meet the declaration of ours. */
 #include <cmocka.h>
-
-static char folder[] = "/tmp/sluice-test-memory-XXXXXX";
 
 static struct config *with_models(const char *models)
 {
@@ -35,7 +34,7 @@ static struct config *with_models(const char *models)
              "models:\n%sengine: {socket: e.sock, threads: 1}\npostgres: {conninfo: p}\n"
              "redis: {socket: r}\nauth: {pepper_file: p}\nbilling: {journal_dir: j}\n",
              models);
-    if (config_parse(text, strlen(text), "c.yaml", folder, &c, &why) != ST_OK)
+    if (config_parse(text, strlen(text), "c.yaml", test_folder, &c, &why) != ST_OK)
         fail_msg("%s", why.text);
     return c;
 }
@@ -205,25 +204,11 @@ static void the_whole_file_is_a_table(void **state)
 
 static int make_folder(void **state)
 {
-    char path[128];
-
-    (void)state;
     log_init("test", LOG_ERROR);
-    if (mkdtemp(folder) == NULL)
+    if (test_folder_make(state) != 0)
         return -1;
-    snprintf(path, sizeof path, "%s/tiny.gguf", folder);
-    tiny_model_write(NULL, path);
+    tiny_model_write(NULL, in_test_folder("tiny.gguf"));
     return 0;
-}
-
-static int remove_folder(void **state)
-{
-    char path[128];
-
-    (void)state;
-    snprintf(path, sizeof path, "%s/tiny.gguf", folder);
-    unlink(path);
-    return rmdir(folder);
 }
 
 int main(void)
@@ -239,5 +224,5 @@ int main(void)
         cmocka_unit_test(the_whole_file_is_a_table),
     };
 
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, make_folder, test_folder_remove);
 }

@@ -4,17 +4,16 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "app/supervise/files.h"
 #include "app/supervise/state_file.h"
+#include "tests/lib/test_folder.h"
 
 /* Last: its macro fail() would meet the declaration of ours. */
 #include <cmocka.h>
 
-static char folder[] = "/tmp/sluice-test-state-XXXXXX";
 static char engine_socket[64], path[PROCESS_PATH_MAX];
 
 static void what_was_written_is_read(void **state)
@@ -62,18 +61,11 @@ static void nobody_is_believed_who_lives_no_more(void **state)
 
 static int make_folder(void **state)
 {
-    (void)state;
-    if (mkdtemp(folder) == NULL)
+    if (test_folder_make(state) != 0)
         return -1;
-    snprintf(engine_socket, sizeof engine_socket, "%s/engine.sock", folder);
+    snprintf(engine_socket, sizeof engine_socket, "%s", in_test_folder("engine.sock"));
     state_file_path(engine_socket, path);
     return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return rmdir(folder);
 }
 
 int main(void)
@@ -84,5 +76,5 @@ int main(void)
         cmocka_unit_test(nobody_is_believed_who_lives_no_more),
     };
 
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, make_folder, test_folder_remove_empty);
 }

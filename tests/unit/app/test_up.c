@@ -24,21 +24,10 @@
 #include "app/supervise/process.h"
 #include "app/up/tls.h"
 #include "base/size.h"
+#include "tests/lib/test_folder.h"
 
 /* Last: its macro fail() would meet the declaration of ours. */
 #include <cmocka.h>
-
-static char folder[] = "/tmp/sluice-test-up-XXXXXX";
-
-static const char *in_folder(const char *name)
-{
-    static char path[4][256];
-    static unsigned next;
-    char *out = path[next++ % 4];
-
-    snprintf(out, sizeof path[0], "%s/%s", folder, name);
-    return out;
-}
 
 static X509 *read_cert(const char *path)
 {
@@ -64,7 +53,7 @@ static mode_t mode_of(const char *path)
 
 static void certificate_is_for_this_machine_and_verifies_itself(void **state)
 {
-    const char *cert_path = in_folder("a.crt"), *key_path = in_folder("a.key");
+    const char *cert_path = in_test_folder("a.crt"), *key_path = in_test_folder("a.key");
     X509 *cert;
 
     (void)state;
@@ -80,7 +69,7 @@ static void certificate_is_for_this_machine_and_verifies_itself(void **state)
 
 static void certificate_is_kept_while_its_key_fits(void **state)
 {
-    const char *cert_path = in_folder("b.crt"), *key_path = in_folder("b.key");
+    const char *cert_path = in_test_folder("b.crt"), *key_path = in_test_folder("b.key");
     X509 *first, *second;
 
     (void)state;
@@ -102,7 +91,7 @@ static void certificate_is_kept_while_its_key_fits(void **state)
 
 static void written_file_replaces_the_old_one_with_its_mode(void **state)
 {
-    const char *path = in_folder("secret");
+    const char *path = in_test_folder("secret");
     char text[16];
 
     (void)state;
@@ -118,12 +107,12 @@ static void removal_of_a_folder_follows_no_link(void **state)
     struct reason why;
 
     (void)state;
-    assert_int_equal(folder_make(in_folder("tree/deep"), 0700, &why), ST_OK);
-    assert_int_equal(file_write(in_folder("kept"), "x", 1, 0600, &why), ST_OK);
-    assert_int_equal(symlink(folder, in_folder("tree/deep/link")), 0);
-    assert_int_equal(folder_remove(in_folder("tree"), &why), ST_OK);
-    assert_false(file_exists(in_folder("tree")));
-    assert_true(file_exists(in_folder("kept")));
+    assert_int_equal(folder_make(in_test_folder("tree/deep"), 0700, &why), ST_OK);
+    assert_int_equal(file_write(in_test_folder("kept"), "x", 1, 0600, &why), ST_OK);
+    assert_int_equal(symlink(test_folder, in_test_folder("tree/deep/link")), 0);
+    assert_int_equal(folder_remove(in_test_folder("tree"), &why), ST_OK);
+    assert_false(file_exists(in_test_folder("tree")));
+    assert_true(file_exists(in_test_folder("kept")));
 }
 
 static void second_launcher_on_a_folder_is_refused(void **state)
@@ -133,10 +122,12 @@ static void second_launcher_on_a_folder_is_refused(void **state)
     pid_t pid;
 
     (void)state;
-    assert_int_equal(check_alone(folder, &why), ST_OK);
+    assert_int_equal(check_alone(test_folder, &why), ST_OK);
     pid = fork();
     if (pid == 0)
-        _exit(check_alone(folder, &why) == ST_CONFLICT && strstr(why.text, folder) != NULL ? 0 : 1);
+        _exit(check_alone(test_folder, &why) == ST_CONFLICT && strstr(why.text, test_folder) != NULL
+                  ? 0
+                  : 1);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
 }
@@ -157,7 +148,7 @@ static void options_have_defaults_and_the_last_value_counts(void **state)
     (void)state;
     assert_int_equal(parse(&o, &why, COUNT_OF(argv), argv), ST_OK);
     assert_string_equal(o.dir, "b");
-    assert_null(o.model);
+    assert_int_equal(o.n_models, 0);
     assert_int_equal(o.port, 1);
     assert_int_equal(o.tls_port, 0);
     assert_int_equal(options_complete(&o, NULL, &why), ST_OK);
@@ -269,7 +260,7 @@ static struct process_spec shell(const char *const *argv)
 {
     struct process_spec s = {.name = "shell", .argv = argv, .cwd = "/", .death_signal = SIGKILL};
 
-    snprintf(s.log, sizeof s.log, "%s/shell.log", folder);
+    snprintf(s.log, sizeof s.log, "%s", in_test_folder("shell.log"));
     return s;
 }
 
@@ -304,7 +295,7 @@ static void dead_child_is_described_and_due_again(void **state)
     int status = 0;
 
     (void)state;
-    snprintf(c.pid_file, sizeof c.pid_file, "%s", in_folder("child.pid"));
+    snprintf(c.pid_file, sizeof c.pid_file, "%s", in_test_folder("child.pid"));
     assert_int_equal(child_start(&c, 1000, NULL), ST_OK);
     assert_int_equal(waitpid(c.pid, &status, 0), c.pid);
     assert_int_equal(child_on_exit(&c, status, 1500), 100);
@@ -411,7 +402,7 @@ static void process_of_an_earlier_launcher_is_ended(void **state)
     pid_t waiter;
 
     (void)state;
-    snprintf(c.pid_file, sizeof c.pid_file, "%s", in_folder("orphan.pid"));
+    snprintf(c.pid_file, sizeof c.pid_file, "%s", in_test_folder("orphan.pid"));
     assert_int_equal(child_start(&c, 0, NULL), ST_OK);
     /* As a zombie it counts as gone: it is ours here, nobody else reaps it. */
     waiter = c.pid;
@@ -427,23 +418,11 @@ static void pid_that_became_another_process_is_left_alone(void **state)
     char text[64];
 
     (void)state;
-    snprintf(c.pid_file, sizeof c.pid_file, "%s", in_folder("reused.pid"));
+    snprintf(c.pid_file, sizeof c.pid_file, "%s", in_test_folder("reused.pid"));
     snprintf(text, sizeof text, "%d 1\n", (int)getpid());
     assert_int_equal(file_write(c.pid_file, text, strlen(text), 0644, NULL), ST_OK);
     assert_int_equal(child_end_orphan(&c, NULL), ST_OK);
     assert_false(file_exists(c.pid_file));
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return folder_remove(folder, NULL) == ST_OK ? 0 : -1;
 }
 
 int main(void)
@@ -472,5 +451,5 @@ int main(void)
         cmocka_unit_test(pid_that_became_another_process_is_left_alone),
     };
 
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, test_folder_make, test_folder_remove);
 }

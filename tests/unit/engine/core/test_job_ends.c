@@ -21,14 +21,12 @@ static void test_a_stop_id_ends_a_choice_and_gives_no_text(void **state)
     struct jobs_rig r;
 
     (void)state;
-    jobs_rig_open(&r, 8, 8);
     v.stop_ids = stop_ids;
     v.n_stop_ids = COUNT_OF(stop_ids);
     v.ignore_eos = true; /* stop ids end it all the same */
     v.sampling.want_logprobs = true;
     v.sampling.top_logprobs = 1;
-    r.says[0] = "hi!..";
-    jobs_rig_submit(&r, &v);
+    jobs_rig_open_saying(&r, &v, "hi!..");
     jobs_rig_run(&r);
     jobs_rig_spells(&r, 0, "hi");
     assert_int_equal(r.heard[0].finish, ENGINE_FINISH_STOP);
@@ -44,11 +42,9 @@ static void test_a_stop_string_that_half_a_character_completes_is_a_stop(void **
     struct jobs_rig r;
 
     (void)state;
-    jobs_rig_open(&r, 8, 8);
     v.stops[0] = (struct text_span){"\uFFFD", 3, false};
     v.n_stops = 1;
-    r.says[0] = "a\xF0\x9F";
-    jobs_rig_submit(&r, &v);
+    jobs_rig_open_saying(&r, &v, "a\xF0\x9F");
     jobs_rig_run(&r);
     jobs_rig_text_is(&r, 0, "a");
     assert_int_equal(r.heard[0].finish, ENGINE_FINISH_STOP);
@@ -63,12 +59,11 @@ static void test_stop_strings_are_not_looked_for_before_min_tokens(void **state)
     struct jobs_rig r;
 
     (void)state;
-    jobs_rig_open(&r, 8, 8);
     v.sampling.min_tokens = 5;
     v.stops[0] = (struct text_span){"ab", 2, false};
     v.n_stops = 1;
-    r.says[0] = "xabxabxabx"; /* the second begins before and ends after: it is none either */
-    jobs_rig_submit(&r, &v);
+    /* the second begins before and ends after: it is none either */
+    jobs_rig_open_saying(&r, &v, "xabxabxabx");
     jobs_rig_run(&r);
     jobs_rig_text_is(&r, 0, "xabxabx");
     assert_int_equal(r.heard[0].finish, ENGINE_FINISH_STOP);

@@ -35,9 +35,7 @@ static void test_samples_wait_for_a_stop_string_that_does_not_come(void **state)
     struct jobs_rig r;
 
     (void)state;
-    jobs_rig_open(&r, 8, 8);
-    r.says[0] = "hell!llx";
-    jobs_rig_submit(&r, &v);
+    jobs_rig_open_saying(&r, &v, "hell!llx");
     while (r.heard[0].n_entries < 4)
         jobs_rig_turn(&r);
     jobs_rig_spells(&r, 0, "he"); /* "ll" is held back, and so are its samples */
@@ -55,9 +53,7 @@ static void test_no_sample_comes_of_a_token_that_a_stop_string_cut_off(void **st
     struct jobs_rig r;
 
     (void)state;
-    jobs_rig_open(&r, 8, 8);
-    r.says[0] = "a llama.";
-    jobs_rig_submit(&r, &v);
+    jobs_rig_open_saying(&r, &v, "a llama.");
     jobs_rig_run(&r);
     jobs_rig_spells(&r, 0, "a ");
     assert_int_equal(r.heard[0].n_samples, 2);
@@ -72,10 +68,7 @@ static void test_a_token_that_a_stop_string_cuts_in_two_has_no_sample(void **sta
     struct jobs_rig r;
 
     (void)state;
-    jobs_rig_open(&r, 8, 8);
-    r.ids[0] = ids;
-    r.n_ids[0] = COUNT_OF(ids);
-    jobs_rig_submit(&r, &v);
+    jobs_rig_open_sampling(&r, &v, ids, COUNT_OF(ids));
     jobs_rig_run(&r);
     jobs_rig_text_is(&r, 0, "ahel");
     assert_string_equal(buf_cstr(&r.heard[0].spelled), "a");
@@ -88,9 +81,7 @@ static void test_samples_of_an_emoji_come_with_its_last_byte(void **state)
     struct jobs_rig r;
 
     (void)state;
-    jobs_rig_open(&r, 8, 8);
-    r.says[0] = "a\U0001F600b";
-    jobs_rig_submit(&r, &v);
+    jobs_rig_open_saying(&r, &v, "a\U0001F600b");
     while (r.heard[0].n_entries < 4)
         jobs_rig_turn(&r);
     assert_int_equal(jobs_rig_text_is(&r, 0, "a")->n_samples, 1);
@@ -108,9 +99,7 @@ static void test_samples_that_were_held_back_come_at_the_end(void **state)
     struct jobs_rig r;
 
     (void)state;
-    jobs_rig_open(&r, 8, 8);
-    r.says[0] = "ball";
-    jobs_rig_submit(&r, &v);
+    jobs_rig_open_saying(&r, &v, "ball");
     jobs_rig_run(&r);
     jobs_rig_spells(&r, 0, "ball");
     assert_int_equal(r.heard[0].n_samples, 4);
@@ -123,9 +112,7 @@ static void test_half_an_emoji_at_the_end_brings_its_samples(void **state)
     struct jobs_rig r;
 
     (void)state;
-    jobs_rig_open(&r, 8, 8);
-    r.says[0] = "a\xF0\x9F";
-    jobs_rig_submit(&r, &v);
+    jobs_rig_open_saying(&r, &v, "a\xF0\x9F");
     jobs_rig_run(&r);
     assert_int_equal(jobs_rig_text_is(&r, 0, "a\uFFFD")->n_samples, 3);
     assert_string_equal(buf_cstr(&r.heard[0].spelled), "a\xF0\x9F");
@@ -140,10 +127,7 @@ static void test_tokens_without_text_have_no_sample(void **state)
     struct jobs_rig r;
 
     (void)state;
-    jobs_rig_open(&r, 8, 8);
-    r.ids[0] = ids;
-    r.n_ids[0] = COUNT_OF(ids);
-    jobs_rig_submit(&r, &v);
+    jobs_rig_open_sampling(&r, &v, ids, COUNT_OF(ids));
     jobs_rig_run(&r);
     jobs_rig_spells(&r, 0, "ab");
     assert_int_equal(r.end.output_tokens, 4);
@@ -162,9 +146,7 @@ static void test_the_longest_stop_string_holds_back_no_more_than_the_queue_holds
     memset(text, 'a', STOP_STRING_BYTES_MAX - 1);
     memcpy(text + STOP_STRING_BYTES_MAX - 1, "\U0001F600", 5); /* and a character in four tokens */
     v = with_logprobs(sizeof text - 1, stop);
-    jobs_rig_open(&r, 8, 8);
-    r.says[0] = text;
-    jobs_rig_submit(&r, &v);
+    jobs_rig_open_saying(&r, &v, text);
     jobs_rig_run(&r);
     assert_int_equal(r.heard[0].n_samples, sizeof text - 1);
     assert_int_equal(r.end.status, ST_OK);

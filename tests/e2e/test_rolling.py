@@ -85,6 +85,10 @@ class NextGateway:
         return self.process.wait(60 * SLOW)
 
 
+def can_swap(program):
+    return "swap" in subprocess.run([str(program), "model", "--help"], capture_output=True, text=True).stdout
+
+
 def begun_stories(house, key, n):
     stories = [Story(house, key, SHALLOW, LONG_TOKENS, seed=i) for i in range(n)]
     wait_for("streams", lambda: all(s.has_begun() for s in stories), 30 * SLOW)
@@ -112,23 +116,23 @@ def test_a_gateway_of_the_next_version_takes_over(house):
         assert os.path.samefile(f"/proc/{house.pid_of('gateway')}/exe", house.program), "of the next version"
         rush.wait_done(0.6)
         rush.targets = [house.base, second.base]
+        rush.wait_done(0.7)
+        assert house.engine_pid(SHALLOW) == engine, "no model was loaded for that"
+        if can_swap(BIN) and can_swap(NEXT):
+            assert house.model("swap", SHALLOW).returncode == 0
+            assert house.engine_pid(SHALLOW) != engine, "of the next version too"
         rush.wait_done(0.8)
         rush.leave(second.base)
         assert second.stop() == 0
         rush.check(house, "rolling")
     finally:
         second.process.kill()
-    assert house.engine_pid(SHALLOW) == engine, "no model was loaded for that"
     rows = house.wait_rows(REQUESTS + 4, "t.name = 'rolling'")
     assert [r["output_tokens"] for r in rows if r["client_request_id"] is None] == [LONG_TOKENS] * 4
     assert len(rows) == REQUESTS + 4
 
 
-def can_swap():
-    return "swap" in subprocess.run([str(BIN), "model", "--help"], capture_output=True, text=True).stdout
-
-
-@pytest.mark.skipif(SANITIZED or not can_swap(), reason="of a build with sluice model swap")
+@pytest.mark.skipif(SANITIZED or not can_swap(BIN), reason="of a build with sluice model swap")
 def test_an_engine_is_replaced_under_load(house):
     key = house.new_key("swapped", rpm=1000000, tpm=100000000, concurrency=1000)
     rush = Rush("s", [house.base], key, SHALLOW, REQUESTS)

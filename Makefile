@@ -171,7 +171,7 @@ $(SHALLOW): tools/shallow_gguf.py | $(SLUICE_TEST_MODEL)
 	python3 $< $(SLUICE_TEST_MODEL) $@ 2
 E2E := $(if $(SAN),$(addprefix tests/e2e/,test_schemas.py test_bad_input.py test_disconnect.py test_limits.py \
     test_kill.py),tests/e2e)
-e2e: $(B)/sluice venv build/models/made $(if $(SAN),$(SHALLOW))
+e2e: $(B)/sluice venv build/models/made $(if $(SAN),$(SHALLOW),next)
 	$(if $(SAN),SLUICE_TEST_MODEL=$(CURDIR)/$(SHALLOW)) SLUICE_BIN=$(CURDIR)/$(B)/sluice .venv/bin/python -m pytest -c tests/e2e/pytest.ini $(E2E) $(PYTEST_ARGS)
 
 # All tests of one build.

@@ -119,8 +119,9 @@ static void give_up(struct served_model *m)
 
     m->next = NULL;
     let_go(next);
-    fail_change(m, m->is_next_refused ? "the new engine has another model than the file"
-                                      : "the new engine does not greet");
+    fail_change(m, m->is_next_refused
+                       ? "the engine has another model than the file, or less context"
+                       : "the engine does not greet");
 }
 
 static void publish(struct served_model *m)

@@ -5,6 +5,7 @@
 
 #include "api/api.h"
 #include "app/config_models.h"
+#include "app/model_settings.h"
 #include "app/version.h"
 #include "auth/auth.h"
 #include "billing/billing.h"
@@ -89,49 +90,6 @@ static enum status open_billing(struct wiring *w, struct reason *why)
     return billing_open(&cfg, &w->billing, why);
 }
 
-static struct engine_model_config model_config(const struct config_model *m)
-{
-    return (struct engine_model_config){
-        .path = m->path,
-        .id = m->id,
-        .aliases = (const char *const *)m->aliases,
-        .n_aliases = m->n_aliases,
-        .socket_path = m->socket,
-        .context_tokens = (uint32_t)m->context_tokens,
-        .default_max_tokens = (uint32_t)m->default_max_tokens,
-        .file_defaults = strcmp(m->generation_defaults, "model") == 0,
-        .required = strcmp(m->required, "on") == 0,
-        .queue_max = (uint32_t)m->queue_max,
-        .tenant_queue_max = (uint32_t)m->tenant_queue_max,
-    };
-}
-
-/* What the engine's side needs of the file alone: no secret is read. */
-static enum status reload_model(void *arg, const char *id,
-                                enum status (*take)(void *take_arg,
-                                                    const struct engine_model_config *m,
-                                                    struct reason *why),
-                                void *take_arg, struct reason *why)
-{
-    const struct wiring *w = arg;
-    const struct config_model *m;
-    struct engine_model_config settings;
-    struct config *now = NULL;
-    enum status s = config_load_engine(w->config_path, &now, why);
-
-    if (s != ST_OK)
-        return s;
-    m = config_model_find(now, id);
-    if (m == NULL || strcmp(m->id, id) != 0) {
-        s = fail(why, ST_NOT_FOUND, "%s has no model of the id %s any more", w->config_path, id);
-    } else {
-        settings = model_config(m);
-        s = take(take_arg, &settings, why);
-    }
-    config_free(now);
-    return s;
-}
-
 static enum status open_engine(struct wiring *w, struct reason *why)
 {
     const struct config *c = w->cfg;
@@ -143,12 +101,12 @@ static enum status open_engine(struct wiring *w, struct reason *why)
         .text_queue = (size_t)c->text_queue,
         .silence_ms = c->engine_stall_ms,
         .load_wait_ms = c->engine_load_wait_s * 1000,
-        .reload = reload_model,
-        .reload_arg = w,
+        .reload = model_settings_reload,
+        .reload_arg = (char *)w->config_path,
     };
 
     for (size_t i = 0; i < c->n_models; i++)
-        models[i] = model_config(&c->models[i]);
+        models[i] = model_settings(&c->models[i]);
     return engine_open(&cfg, &w->engine, why);
 }
 

@@ -39,6 +39,12 @@ struct engine_model_config {
     uint32_t queue_max, tenant_queue_max;
 };
 
+/* Who asked for a model's settings. They need not outlive the call of `take`. */
+struct engine_reload {
+    enum status (*take)(struct engine_reload *to, const struct engine_model_config *m,
+                        struct reason *why);
+};
+
 /* Ids and aliases are borrowed for the engine's life. */
 struct engine_config {
     const struct engine_model_config *models; /* (n_models); no name twice */
@@ -55,13 +61,11 @@ struct engine_config {
      */
     const struct backend_ops *backend;
     void *backend_arg;
-    /* How the model of that id is to be served from now on: calls take once, with settings that
-     * live as long as the call, and returns what it returned; or refuses with a reason. Names and
-     * `required` stay as they were. On a thread of the engine's own. NULL: models never change. */
-    enum status (*reload)(void *reload_arg, const char *id,
-                          enum status (*take)(void *take_arg, const struct engine_model_config *m,
-                                              struct reason *why),
-                          void *take_arg, struct reason *why);
+    /* How the model of that id is to be served from now on: gives settings to to->take, once, and
+     * returns what that returned; or refuses with a reason. Names and `required` stay as they were.
+     * On a thread of the engine's own. NULL: models never change. */
+    enum status (*reload)(void *reload_arg, const char *id, struct engine_reload *to,
+                          struct reason *why);
     void *reload_arg;
 };
 

@@ -49,6 +49,7 @@ struct served_model {
     bool is_opening;               /* its thread reads the file */
     bool is_wanted;                /* one is to begin at due_ms */
     bool is_wanted_again;          /* and another one after `next` */
+    bool is_healed;                /* meanwhile an engine came back with what `current` is */
     bool is_next_refused;          /* the engine has another model than `next` */
     enum backend_event wanted_for; /* with is_wanted */
     int64_t due_ms, give_up_ms;    /* monotonic; the latter of `next` */

@@ -2,12 +2,13 @@
  *
  * Which there should be follows from the revisions' phases, which swap.c changes: every loop is
  * then told by a message, and does its part on its own thread (follow). */
+#include "engine/links.h"
+
 #include <assert.h>
 #include <stdlib.h>
 
 #include "base/log.h"
 #include "base/size.h"
-#include "engine/links.h"
 
 /* ---- one link ---- */
 
@@ -214,13 +215,14 @@ void links_tell(struct engine *e)
 
 void links_free_unread(struct engine *e)
 {
-    assert(e->links == NULL);
-    while (e->unread != NULL) {
-        struct engine_link *l = e->unread;
+    struct engine_link *next;
 
-        take_out(&e->unread, l);
+    assert(e->links == NULL);
+    for (struct engine_link *l = e->unread; l != NULL; l = next) {
+        next = l->next;
         free(l);
     }
+    e->unread = NULL;
 }
 
 /* ---- all links of a loop ---- */

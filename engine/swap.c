@@ -24,10 +24,8 @@
 
 struct swap {
     struct engine *engine;
-    enum status (*reload)(void *reload_arg, const char *id,
-                          enum status (*take)(void *take_arg, const struct engine_model_config *m,
-                                              struct reason *why),
-                          void *take_arg, struct reason *why);
+    enum status (*reload)(void *reload_arg, const char *id, struct engine_reload *to,
+                          struct reason *why);
     void *reload_arg;
     pthread_t thread;
     pthread_cond_t wake;
@@ -67,8 +65,11 @@ static void forget_wish(struct served_model *m)
  * old engine are of the handover that caused it. */
 static void on_event_of_current(struct served_model *m, enum backend_event what)
 {
-    if (m->next != NULL || m->is_opening)
+    if (m->next != NULL || m->is_opening) {
+        if (what != BACKEND_HANDOVER)
+            m->is_healed = what == BACKEND_GREETED;
         return;
+    }
     if (what != BACKEND_GREETED)
         want(m, what);
     else if (m->is_wanted && m->wanted_for == BACKEND_MISMATCH)
@@ -94,6 +95,10 @@ void swap_on_event(struct served_revision *r, enum backend_event what)
 
 static void fail_change(struct served_model *m, const char *why)
 {
+    if (m->wanted_for == BACKEND_MISMATCH && m->is_healed) {
+        forget_wish(m);
+        return;
+    }
     m->is_wanted = true;
     m->due_ms = clock_mono_ms() + m->backoff_ms;
     snprintf(m->trouble, sizeof m->trouble, "%s", why);
@@ -114,8 +119,9 @@ static void give_up(struct served_model *m)
 
     m->next = NULL;
     let_go(next);
-    fail_change(m, m->is_next_refused ? "the new engine has another model than the file"
-                                      : "the new engine does not greet");
+    fail_change(m, m->is_next_refused
+                       ? "the engine has another model than the file, or less context"
+                       : "the engine does not greet");
 }
 
 static void publish(struct served_model *m)
@@ -139,13 +145,15 @@ static void publish(struct served_model *m)
 /* ---- the beginning ---- */
 
 struct opening {
+    struct engine_reload super;
     struct served_model *model;
     struct served_revision *revision;
 };
 
-static enum status take(void *arg, const struct engine_model_config *cfg, struct reason *why)
+static enum status take(struct engine_reload *to, const struct engine_model_config *cfg,
+                        struct reason *why)
 {
-    struct opening *o = arg;
+    struct opening *o = CONTAINER_OF(to, struct opening, super);
 
     return revision_open(o->model, cfg, &o->revision, why);
 }
@@ -154,14 +162,14 @@ static enum status take(void *arg, const struct engine_model_config *cfg, struct
 static void begin(struct swap *s, struct served_model *m)
 {
     struct engine *e = s->engine;
-    struct opening o = {.model = m};
+    struct opening o = {.super.take = take, .model = m};
     struct reason why = {0};
     enum status st;
 
-    m->is_wanted = m->is_wanted_again = m->is_next_refused = false;
+    m->is_wanted = m->is_wanted_again = m->is_next_refused = m->is_healed = false;
     m->is_opening = true;
     pthread_mutex_unlock(&e->lock);
-    st = s->reload(s->reload_arg, m->pub.id, take, &o, &why);
+    st = s->reload(s->reload_arg, m->pub.id, &o.super, &why);
     pthread_mutex_lock(&e->lock);
     m->is_opening = false;
     if (st != ST_OK) {

@@ -15,25 +15,32 @@
 
 /* ---- the settings ---- */
 
-static enum status reload(void *arg, const char *id,
-                          enum status (*take)(void *take_arg, const struct engine_model_config *m,
-                                              struct reason *why),
-                          void *take_arg, struct reason *why)
+static enum status reload(void *arg, const char *id, struct engine_reload *to, struct reason *why)
 {
     struct swap_rig *r = arg;
     struct engine_model_config m = {.id = id, .socket_path = r->socket_path};
 
     pthread_mutex_lock(&r->lock);
-    m.path = r->file;
     r->n_reloads++;
+    while (r->is_held)
+        pthread_cond_wait(&r->released, &r->lock);
+    m.path = r->file;
     pthread_mutex_unlock(&r->lock);
-    return take(take_arg, &m, why);
+    return to->take(to, &m, why);
 }
 
 void swap_rig_set_file(struct swap_rig *r, const char *path)
 {
     pthread_mutex_lock(&r->lock);
     r->file = path;
+    pthread_mutex_unlock(&r->lock);
+}
+
+void swap_rig_hold(struct swap_rig *r, bool is_held)
+{
+    pthread_mutex_lock(&r->lock);
+    r->is_held = is_held;
+    pthread_cond_signal(&r->released);
     pthread_mutex_unlock(&r->lock);
 }
 
@@ -90,6 +97,7 @@ void swap_rig_open(struct swap_rig *r)
 {
     memset(r, 0, sizeof *r);
     pthread_mutex_init(&r->lock, NULL);
+    pthread_cond_init(&r->released, NULL);
     strcpy(r->dir, "/tmp/sluice-swap-XXXXXX");
     if (mkdtemp(r->dir) == NULL)
         abort();
@@ -122,6 +130,7 @@ void swap_rig_close(struct swap_rig *r)
     unlink(r->files[1]);
     unlink(r->socket_path);
     rmdir(r->dir);
+    pthread_cond_destroy(&r->released);
     pthread_mutex_destroy(&r->lock);
 }
 
@@ -200,6 +209,17 @@ size_t swap_rig_n_revisions(struct swap_rig *r)
         n++;
     pthread_mutex_unlock(&e->lock);
     return n;
+}
+
+bool swap_rig_wants_change(struct swap_rig *r)
+{
+    struct engine *e = r->engine;
+    bool wants;
+
+    pthread_mutex_lock(&e->lock);
+    wants = e->models[0].is_wanted;
+    pthread_mutex_unlock(&e->lock);
+    return wants;
 }
 
 bool swap_rig_is_settled(struct swap_rig *r)

@@ -22,8 +22,10 @@ struct swap_rig {
     const struct engine_model *model;
     struct played_engine engines[SWAP_ENGINES]; /* turned while the rig waits */
     pthread_mutex_t lock;
-    const char *file; /* under lock, as the next one: what the settings name now */
+    pthread_cond_t released;
+    const char *file; /* under lock, as the next ones: what the settings name now */
     uint32_t n_reloads;
+    bool is_held;
 };
 
 /* Its settings name files[0]; no engine yet. */
@@ -36,6 +38,8 @@ void swap_rig_close_links(struct swap_rig *r);
 void swap_rig_play(struct swap_rig *r, size_t engine, size_t which);
 /* What the settings name from now on. */
 void swap_rig_set_file(struct swap_rig *r, const char *path);
+/* Who reads the settings waits until this is taken back. */
+void swap_rig_hold(struct swap_rig *r, bool is_held);
 /* The engine hands over to another one that serves files[which], as the settings do. */
 void swap_rig_hand_over(struct swap_rig *r, size_t from, size_t to, size_t which);
 
@@ -49,6 +53,7 @@ bool swap_rig_has_file_1(struct swap_rig *r);
 size_t swap_rig_n_revisions(struct swap_rig *r); /* that live */
 bool swap_rig_is_settled(struct swap_rig *r);    /* one lives */
 uint32_t swap_rig_n_reloads(struct swap_rig *r);
+bool swap_rig_wants_change(struct swap_rig *r); /* another one, now or later */
 
 struct swap_job {
     struct engine_job *job;

@@ -206,6 +206,36 @@ static void an_engine_that_comes_back_with_another_model_heals(void **state)
     swap_rig_close(&r);
 }
 
+static bool is_back(struct swap_rig *r)
+{
+    return played_engine_n_open(&r->engines[2]) == SWAP_LOOPS && swap_rig_serves(r);
+}
+
+/* While the new file was being read, the old model came back: there is nothing to change, and
+ * nothing to try again. */
+static void an_engine_that_comes_back_as_it_was_ends_the_change(void **state)
+{
+    struct swap_rig r;
+
+    (void)state;
+    open_served(&r);
+    swap_rig_hold(&r, true);
+    played_engine_close(&r.engines[0]);
+    swap_rig_play(&r, 1, 1);
+    swap_rig_await(&r, has_reloaded);
+    played_engine_close(&r.engines[1]);
+    swap_rig_play(&r, 2, 0);
+    swap_rig_await(&r, is_back);
+    swap_rig_set_file(&r, r.files[1]);
+    swap_rig_hold(&r, false);
+    while (swap_rig_n_revisions(&r) < 2)
+        swap_rig_turn(&r);
+    swap_rig_await(&r, swap_rig_is_settled);
+    assert_true(swap_rig_has_file_0(&r));
+    assert_false(swap_rig_wants_change(&r));
+    swap_rig_close(&r);
+}
+
 /* The new engine came, but the settings name the old file still: the old engine goes on. */
 static void an_engine_of_another_model_than_the_file_gets_no_requests(void **state)
 {
@@ -365,6 +395,7 @@ int main(void)
         cmocka_unit_test(a_handover_amid_another_one_is_not_forgotten),
         cmocka_unit_test(a_hundred_changes_leave_one_revision),
         cmocka_unit_test(an_engine_that_comes_back_with_another_model_heals),
+        cmocka_unit_test(an_engine_that_comes_back_as_it_was_ends_the_change),
         cmocka_unit_test(an_engine_of_another_model_than_the_file_gets_no_requests),
         cmocka_unit_test(a_file_that_cannot_be_opened_is_named_and_tried_again),
         cmocka_unit_test(links_may_close_at_any_moment_of_a_change),

@@ -5,6 +5,7 @@ SLUICE_TEST_MODEL  the model file (default: the demo model in the shared cache)
 """
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -17,6 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import httpcore2
 import httpx2
 import psycopg
 import pytest
@@ -30,6 +32,9 @@ MODEL_ID = "smollm2-135m-instruct"
 SANITIZED = "release" not in BIN.parts
 # Sanitized builds compute several times slower: every wait is scaled by this.
 SLOW = 6 if SANITIZED else 1
+
+# The system's certificates are read once: every client would read them anew, which takes longer than most requests do.
+httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
 
 
 def free_ports(n):

@@ -111,8 +111,8 @@ def check_exact(stack, streams):
     assert sum(r["output_tokens"] for r in stack.rows()) == generated
 
 
-def test_a_killed_gateways_streams_are_billed_to_the_token(quick_stack):
-    stack, key = quick_stack, start(quick_stack, "adopt")
+def test_a_killed_gateways_streams_are_billed_to_the_token(own_stack):
+    stack, key = own_stack, start(own_stack, "adopt")
     engine = stack.pid_of("engine")
     streams = Streams(stack, key, "once")
     streams.wait_under_way()
@@ -124,8 +124,8 @@ def test_a_killed_gateways_streams_are_billed_to_the_token(quick_stack):
     assert stack.pid_of("engine") == engine
 
 
-def test_a_gateway_killed_again_before_it_has_settled(quick_stack):
-    stack, key = quick_stack, start(quick_stack, "again")
+def test_a_gateway_killed_again_before_it_has_settled(own_stack):
+    stack, key = own_stack, start(own_stack, "again")
     engine = stack.pid_of("engine")
     first = Streams(stack, key, "first")
     first.wait_under_way()
@@ -140,9 +140,9 @@ def test_a_gateway_killed_again_before_it_has_settled(quick_stack):
     assert stack.pid_of("engine") == engine
 
 
-def test_a_gateway_and_its_engine_killed(quick_stack):
+def test_a_gateway_and_its_engine_killed(own_stack):
     """Nobody knows the exact counts any more: the last progress records count, which are never too many."""
-    stack, key = quick_stack, start(quick_stack, "both")
+    stack, key = own_stack, start(own_stack, "both")
     streams = Streams(stack, key, "both")
     streams.wait_under_way()
     os.kill(stack.process.pid, signal.SIGSTOP)  # it would start either again at once
@@ -158,9 +158,9 @@ def test_a_gateway_and_its_engine_killed(quick_stack):
 
 
 @pytest.mark.parametrize("wait_ms", [0, 10000])
-def test_a_stopped_gateway_leaves_nothing_open(quick_stack, wait_ms):
+def test_a_stopped_gateway_leaves_nothing_open(own_stack, wait_ms):
     """SIGTERM is no kill: what runs is drained, and what an earlier gateway left is settled."""
-    stack, key = quick_stack, start(quick_stack, "stop")
+    stack, key = own_stack, start(own_stack, "stop")
     if wait_ms == 0:
         set_engine(stack, "adopt_ms: 0")
     streams = Streams(stack, key, "stop")

@@ -80,8 +80,8 @@ class Load:
 
 
 @pytest.mark.parametrize("victim", ["engine", "gateway", "redis", "postgres"])
-def test_kill_9_in_mid_load(quick_stack, victim):
-    stack = quick_stack.start()
+def test_kill_9_in_mid_load(own_stack, victim):
+    stack = own_stack.start()
     key = stack.new_key("victim", rpm=100000, tpm=100000000, concurrency=100)
     load = Load(stack, key)
     try:

@@ -29,7 +29,7 @@ class Stage:
 
     def __init__(self, name, args, needs=()):
         self.name, self.args, self.needs = name, args, needs
-        self.state, self.wall, self.cpu = "waiting", 0.0, 0.0
+        self.state, self.wall, self.cpu, self.child = "waiting", 0.0, 0.0, None
         self.ended = threading.Event()
 
     @property
@@ -47,15 +47,20 @@ class Stage:
         if all(n.state == "passed" for n in self.needs):
             begin = time.monotonic()
             with open(self.log, "wb") as log:
-                child = subprocess.Popen(self.command(nice, variables), stdin=subprocess.DEVNULL, stdout=log,
-                                         stderr=subprocess.STDOUT, env=environment)
-                _, status, usage = os.wait4(child.pid, 0)
-                child.returncode = os.waitstatus_to_exitcode(status)
+                self.child = subprocess.Popen(self.command(nice, variables), stdin=subprocess.DEVNULL, stdout=log,
+                                              stderr=subprocess.STDOUT, env=environment)
+                _, status, usage = os.wait4(self.child.pid, 0)
+                self.child.returncode = os.waitstatus_to_exitcode(status)
             self.wall, self.cpu = time.monotonic() - begin, usage.ru_utime + usage.ru_stime
-            self.state = "passed" if child.returncode == 0 else "FAILED"
+            self.state = "passed" if self.child.returncode == 0 else "FAILED"
         else:
             self.state = "left out"
         self.ended.set()
+
+    def stop(self):
+        """make stops what it has started."""
+        if self.child and self.child.returncode is None:
+            self.child.terminate()
 
 
 def plan():
@@ -102,12 +107,16 @@ def main():
     lanes, lock, begin = plan(), threading.Lock(), time.monotonic()
     threads = [threading.Thread(target=run_lane, args=(nice, stages, sys.argv[1:], environment, lock), daemon=True)
                for nice, stages in lanes]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
     stages = [s for _, lane in lanes for s in lane]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    finally:
+        for s in stages:
+            s.stop()
     print_table(stages, time.monotonic() - begin)
     return 0 if all(s.state == "passed" for s in stages) else 1
 

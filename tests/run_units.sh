@@ -8,8 +8,12 @@ export logs
 
 printf '%s\n' "$@" | xargs -P "$(nproc)" -n 1 sh -c '
     said=$(mktemp "$logs/passed.XXXXXX")
-    "$0" > "$said" 2>&1 && exec flock "$logs" cat "$said"
-    echo "FAILED: $0 (exit $?)" >> "$said"
+    begin=$(date +%s)
+    "$0" > "$said" 2>&1
+    code=$?
+    echo "$0: $(($(date +%s) - begin)) s" >> "$said"
+    [ $code != 0 ] || exec flock "$logs" cat "$said"
+    echo "FAILED: $0 (exit $code)" >> "$said"
     mv "$said" "$logs/failed.${said##*.}"'
 for said in "$logs"/failed.*; do
     [ ! -e "$said" ] || { cat "$said" >&2; bad=1; }

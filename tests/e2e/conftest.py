@@ -5,6 +5,7 @@ SLUICE_TEST_MODEL  the model file (default: the demo model in the shared cache)
 """
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -12,10 +13,12 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
+import httpcore2
 import httpx2
 import psycopg
 import pytest
@@ -29,6 +32,9 @@ MODEL_ID = "smollm2-135m-instruct"
 SANITIZED = "release" not in BIN.parts
 # Sanitized builds compute several times slower: every wait is scaled by this.
 SLOW = 6 if SANITIZED else 1
+
+# The system's certificates are read once: every client would read them anew, which takes longer than most requests do.
+httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
 
 
 def free_ports(n):
@@ -313,17 +319,41 @@ def stack():
             shutil.rmtree(base, ignore_errors=True)
 
 
-@pytest.fixture
-def own_stack():
-    """A stack of the test's own, to be broken."""
-    base = scratch("own")
-    s = Stack(base / "var")
+@pytest.fixture(scope="session")
+def one_block():
+    """The demo model's first block, under its name: nonsense, but a quarter of a token's work.
+    For loads whose text nobody reads."""
+    base = scratch("block")
+    subprocess.run([sys.executable, str(ROOT / "tools/shallow_gguf.py"), str(MODEL), str(base / MODEL.name), "1"], check=True)
+    yield base / MODEL.name
+    shutil.rmtree(base, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def stack_of_its_own(name, extra=()):
+    """In a folder of its own, not started; stopped and removed at the end."""
+    base = scratch(name)
+    s = Stack(base / "var", extra)
     try:
         yield s
     finally:
         s.stop()
         if not os.environ.get("SLUICE_KEEP_LOGS"):
             shutil.rmtree(base, ignore_errors=True)
+
+
+@pytest.fixture
+def own_stack():
+    """A stack of the test's own, to be broken."""
+    with stack_of_its_own("own") as s:
+        yield s
+
+
+@pytest.fixture
+def quick_stack(one_block):
+    """The same with the one block."""
+    with stack_of_its_own("quick", ["--model", str(one_block)]) as s:
+        yield s
 
 
 def sse_events(text):

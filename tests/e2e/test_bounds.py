@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 
-from conftest import MODEL_ID, SLOW, Stack, scratch, sse_events, wait_for
+from conftest import MODEL_ID, SLOW, sse_events, stack_of_its_own, wait_for
 from test_bad_input import check_error
 from test_schemas import validate
 
@@ -21,16 +21,13 @@ DASHES_PER_TOKEN = 64
 @pytest.fixture(scope="module")
 def narrow():
     """A stack with small bounds."""
-    stack = Stack(scratch("bounds") / "var")
-    try:
+    with stack_of_its_own("bounds") as stack:
         stack.start()
         stack.configure("engine", f"tenant_queue_max: {QUEUE_MAX}")
         stack.configure("engine", "max_sequences: 128")
         stack.configure("server", f"answers_max_bytes: {ANSWERS_MAX}")
         stack.restart("engine", "gateway")
         yield stack
-    finally:
-        stack.stop()
 
 
 def echo(n_tokens, **fields):

@@ -35,12 +35,13 @@ def test_a_clock_set_back_before_the_first_token(own_stack):
     stack = own_stack.start()
     key = stack.new_key("clock")
     # Long enough to set the clock before it is read; a sanitized engine reads some 20 tokens a second.
-    prompt = "word " * (400 if SANITIZED else 4000)
+    prompt = "word " * (400 if SANITIZED else 1500)
     answers = []
     t = threading.Thread(target=lambda: answers.append(stack.chat(prompt, key=key, max_tokens=2)))
     t.start()
     wait_for("admission", lambda: stack.metrics()["sluice_journal_admitted_total"] == 1, 20 * SLOW)
     back.touch()
+    assert t.is_alive(), "too late to show anything"
     t.join()
     assert answers[0].status_code == 200, answers[0].text
     row = stack.wait_rows(1, "t.name = 'clock'")[0]

@@ -9,7 +9,7 @@ import time
 import httpx2
 import pytest
 
-from conftest import MODEL_ID, SLOW, Stack, scratch, wait_for
+from conftest import MODEL_ID, SLOW, stack_of_its_own, wait_for
 
 
 def running(stack):
@@ -61,15 +61,12 @@ def test_an_unstreamed_answer_nobody_waits_for(stack, h2):
 @pytest.fixture(scope="module")
 def single():
     """A stack whose engine computes one sequence at a time: the next one queues."""
-    s = Stack(scratch("single") / "var")
-    try:
+    with stack_of_its_own("single") as s:
         s.start()
         s.configure("engine", "max_sequences: 1")
         s.restart("engine")
         wait_for("an engine at rest", lambda: s.chat(max_tokens=1).status_code == 200, 20 * SLOW)
         yield s
-    finally:
-        s.stop()
 
 
 class Client:
@@ -131,7 +128,8 @@ def test_a_client_gone_while_prefilling(single):
     assert single.chat().status_code == 200
 
 
-def test_a_reader_that_stops_reading_is_cut_off_and_others_go_on(stack):
+def test_a_reader_that_stops_reading_is_cut_off_and_others_go_on(quick_stack):
+    stack = quick_stack.start()
     body = {**long_body(True), "max_tokens": 2000, "n": 2, "logprobs": True, "top_logprobs": 20}
     with Client(stack, stack.new_key("slow-reader"), body, receive_bytes=4096) as c:
         t = time.monotonic()
@@ -151,8 +149,9 @@ def test_a_reader_that_stops_reading_is_cut_off_and_others_go_on(stack):
     assert raw.startswith(b"HTTP/1.1 200 ") and b"[DONE]" not in raw
 
 
-def test_pages_are_back_after_hundreds_of_mixed_requests(stack):
+def test_pages_are_back_after_hundreds_of_mixed_requests(quick_stack):
     """Whole, streamed, several choices, repeated prompts, echoes; a third is left at a random moment."""
+    stack = quick_stack.start()
     rng, key, n = random.Random(4), stack.new_key("mixed", rpm=100000, tpm=100000000, concurrency=100), 200
     text = "The harbour was full of boats that had come in before the storm. "
 

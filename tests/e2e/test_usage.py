@@ -15,6 +15,7 @@ import pytest
 from conftest import MODEL_ID, SANITIZED, SLOW, wait_for
 
 N = 64
+ALONE = range(0, N, 7 if SANITIZED else 3)  # odd and even ones: sampled and greedy
 TOPICS = ["rain", "bread", "chess", "rivers", "stars", "music", "bees", "paper"]
 
 
@@ -39,11 +40,11 @@ def one(stack, key, i, streamed):
 
 def test_64_concurrent_streams(stack):
     key = stack.new_key("load")
-    alone = [one(stack, key, i, False)[0] for i in range(0, N, 1 if not SANITIZED else 8)]
+    alone = [one(stack, key, i, False)[0] for i in ALONE]
     with futures.ThreadPoolExecutor(N) as pool:
         together = [f.result() for f in [pool.submit(one, stack, key, i, True) for i in range(N)]]
     texts = [t for t, _, _ in together]
-    for j, i in enumerate(range(0, N, 1 if not SANITIZED else 8)):
+    for j, i in enumerate(ALONE):
         assert texts[i] == alone[j], f"request {i} answers otherwise in a full batch"
     assert stack.metric("sluice_engine_rows_max") >= 32
 

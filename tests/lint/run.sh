@@ -10,9 +10,10 @@ sources=$(git ls-files 'app/*.c' 'api/*.c' 'auth/*.c' 'quota/*.c' 'billing/*.c' 
 step()
 {
     name=$1
+    begin=$(date +%s)
     shift
     if "$@"; then
-        echo "lint $name: ok"
+        echo "lint $name: ok, $(($(date +%s) - begin)) s"
     else
         echo "lint $name: FAILED" >&2
         failed=1

@@ -95,6 +95,7 @@ bool admit(struct scheduler *s, struct sequence *q, int64_t now_us)
     q->n_computed = q->chain.n_pages * KV_PAGE_TOKENS;
     if (q->state == SEQUENCE_WAITING)
         count_first(s, q, q->n_computed, now_us);
+    q->waited_us = now_us - q->waiting_since_us;
     sequence_leave_leader(q);
     queue_take(&s->queue, q);
     q->state = SEQUENCE_RUNNING;

@@ -313,7 +313,7 @@ static void emit(struct scheduler *s, struct scheduled_step *t, struct sequence 
         emit_row(q, q->n_computed + i, row);
     }
     emit_sequence(&t->step, q, e->samples);
-    fair_charge(q->project_node, work_of(q, e));
+    queue_charge(&s->queue, q, work_of(q, e));
     q->n_computed = e->n_end;
     count_new_rows(q, e);
     q->n_planned = 0;

@@ -98,22 +98,22 @@ static uint32_t project_level(const struct queue *w, const struct fair_node *pro
     return level;
 }
 
+/* Else a flood of what is aged would come before a better class's requests that have just come. */
 uint32_t queue_class_level(const struct queue *w, uint32_t class, int64_t now_us)
 {
     uint32_t level = class;
 
-    for (const struct fair_node *t = w->fair.classes[class].first; t != NULL; t = t->next)
-        for (const struct fair_node *p = t->first; p != NULL; p = p->next)
-            level = project_level(w, p, level, now_us);
+    for (uint32_t c = class; c < PRIORITY_CLASSES; c++)
+        for (const struct fair_node *t = w->fair.classes[c].first; t != NULL; t = t->next)
+            for (const struct fair_node *p = t->first; p != NULL; p = p->next)
+                level = project_level(w, p, level, now_us);
     return level;
 }
 
-/* At one level classes take turns: so neither what is aged waits for ever behind a flood of the
- * better class, nor that one behind a long queue of what is aged. PRIORITY_CLASSES: nobody is
- * ready. */
-static uint32_t next_class(const struct queue *w, int64_t now_us)
+/* Those that have something ready and count as the best. */
+static uint32_t find_contenders(const struct queue *w, int64_t now_us)
 {
-    uint32_t best = PRIORITY_CLASSES, best_level = PRIORITY_CLASSES;
+    uint32_t best_level = PRIORITY_CLASSES, bits = 0;
 
     for (uint32_t class = 0; class < PRIORITY_CLASSES; class ++) {
         uint32_t level;
@@ -121,11 +121,43 @@ static uint32_t next_class(const struct queue *w, int64_t now_us)
         if (w->fair.classes[class].n_ready == 0)
             continue;
         level = queue_class_level(w, class, now_us);
-        if (level > best_level || (level == best_level && w->taken[class] >= w->taken[best]))
+        if (level > best_level)
             continue;
-        best = class;
+        bits = (level == best_level ? bits : 0) | 1u << class;
         best_level = level;
     }
+    return bits;
+}
+
+/* Where their counters are equal, the one of which fewer run for its weight; else the better. */
+static bool has_turn_before(const struct fair_node *a, const struct fair_node *b)
+{
+    int64_t lead = fair_lead(a, b);
+
+    return lead != 0 ? lead < 0 : a->n_running * b->weight < b->n_running * a->weight;
+}
+
+/* Classes at one level take turns: so neither what is aged waits for ever behind a flood of the
+ * better class, nor that one behind a long queue of what is aged. The least served goes first; one
+ * that took no part meanwhile begins where the last that was chosen stands (start-time fair
+ * queueing: Goyal et al., SIGCOMM 1996). NULL: nobody is ready. */
+static const struct fair_node *next_class(struct queue *w, int64_t now_us)
+{
+    struct fair_node *best = NULL;
+
+    w->contenders = find_contenders(w, now_us);
+    for (uint32_t class = 0; class < PRIORITY_CLASSES; class ++) {
+        struct fair_node *c = &w->fair.classes[class];
+
+        if ((w->contenders >> class & 1) == 0)
+            continue;
+        if ((int64_t)(c->counter - w->turn) < 0)
+            c->counter = w->turn;
+        if (best == NULL || has_turn_before(c, best))
+            best = c;
+    }
+    if (best != NULL)
+        w->turn = best->counter;
     return best;
 }
 
@@ -152,20 +184,26 @@ static struct sequence *first_in_class(const struct fair_node *class)
 
 struct sequence *queue_next(struct queue *w, int64_t now_us)
 {
-    uint32_t class;
+    const struct fair_node *class;
 
     FOR_EACH_PROJECT(w, p)
     fair_set_ready(p, first_ready(p) != NULL);
     /* Only now are all counters what they are compared by. */
     class = next_class(w, now_us);
-    return class < PRIORITY_CLASSES ? first_in_class(&w->fair.classes[class]) : NULL;
+    return class != NULL ? first_in_class(class) : NULL;
 }
 
 void queue_take(struct queue *w, struct sequence *q)
 {
     queue_remove(w, q);
     fair_choose(q->project_node);
-    w->taken[q->priority] = ++w->n_taken;
+}
+
+void queue_charge(struct queue *w, const struct sequence *q, uint64_t cost)
+{
+    bool in_turns = w->n_waiting + w->n_preempted > 0 && (w->contenders >> q->priority & 1) != 0;
+
+    fair_charge(q->project_node, cost, in_turns ? w->contenders : 0);
 }
 
 struct sequence *queue_oldest_preempted(const struct queue *w, int64_t now_us)

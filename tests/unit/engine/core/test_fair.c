@@ -23,7 +23,7 @@ static void leave(struct fair_node *n)
 static void serve(struct fair_node *n, uint64_t cost)
 {
     fair_choose(n);
-    fair_charge(n, cost);
+    fair_charge(n, cost, 0);
 }
 
 static struct fair_node *first_of(struct fair_node *const *nodes, uint32_t n)
@@ -114,7 +114,7 @@ static void test_service_while_nobody_waits_is_held_against_nobody(void **state)
     fair_set_ready(busy, true);
     fair_choose(busy);
     fair_set_ready(busy, false);
-    fair_charge(busy, 1000);
+    fair_charge(busy, 1000, 0);
     late = join(&f, 2, 1, 1000);
     fair_set_ready(late, true);
     project = join(&f, 1, 2, 1000);
@@ -123,7 +123,7 @@ static void test_service_while_nobody_waits_is_held_against_nobody(void **state)
     assert_int_equal(fair_lead(busy, project), 0);
     leave(late);
     leave(project);
-    fair_charge(busy, 1000);
+    fair_charge(busy, 1000, 0);
     leave(busy);
     assert_null(fair_tenant(&f, 0, 1));
     fair_dispose(&f);
@@ -193,7 +193,7 @@ static void test_idle_tenants_are_bounded(void **state)
         struct fair_node *n = join(&f, i, 0, 1000);
 
         fair_set_ready(n, true);
-        fair_charge(n, 100000 + i);
+        fair_charge(n, 100000 + i, 0);
         leave(n);
         assert_true(f.classes[0].n_idle <= FAIR_IDLE_MAX);
     }

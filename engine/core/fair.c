@@ -3,7 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* A class's counter is so many times finer than a tenant's, as it is divided by all their weights. */
+/* A class's counter is so many times finer than a tenant's, as it is divided by all their weights.
+ */
 #define CLASS_FINER 1024u
 
 void fair_init(struct fair *f)

@@ -2,8 +2,8 @@
  * Language Models" (OSDI 2024), in a tree: the classes, their tenants, their projects. Each node
  * counts the service below it, divided by its weight; among brothers the lowest counter is served
  * first. Classes share with each other only while they take turns (queue.h): then a tenant's work
- * counts in each of them. A class has the weight of its tenants; one who is in several has a part in
- * each, so that nobody gets more for asking in more of them.
+ * counts in each of them. A class has the weight of its tenants; one who is in several has a part
+ * in each, so that nobody gets more for asking in more of them.
  *
  * One that has nothing to be served with doesn't bank the time: when it is ready again its counter
  * is lifted to the least of its ready brothers', or, where none is ready, to their `level`: that of
@@ -78,8 +78,8 @@ void fair_leave(struct fair_node *project);
 void fair_set_ready(struct fair_node *project, bool ready);
 /* Something of the project was admitted. */
 void fair_choose(struct fair_node *project);
-/* `cost` tokens' worth of work for the project. Its tenant is charged in its own class, and in those
- * whose bit is set in `classes`. */
+/* `cost` tokens' worth of work for the project. Its tenant is charged in its own class, and in
+ * those whose bit is set in `classes`. */
 void fair_charge(struct fair_node *project, uint64_t cost, uint32_t classes);
 
 /* n rows that were never computed before, for the project. */

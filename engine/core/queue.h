@@ -16,8 +16,8 @@ struct queue {
     struct fair fair;
     int64_t age_up_us; /* 0: never */
     uint32_t n_waiting, n_preempted;
-    uint32_t contenders; /* bits of the classes that took turns when queue_next looked last */
-    uint64_t turn;       /* the counter of the class that it chose */
+    uint32_t contenders;      /* bits of the classes that took turns when queue_next looked last */
+    uint64_t turn;            /* the counter of the class that it chose */
     uint64_t work_ns;         /* predicted, of all that wait */
     int64_t next_deadline_us; /* of the waiting ones, at the earliest; INT64_MAX: none */
 };
@@ -39,7 +39,8 @@ uint32_t queue_class_level(const struct queue *w, uint32_t class, int64_t now_us
 struct sequence *queue_next(struct queue *w, int64_t now_us);
 /* queue_remove of one that is admitted. */
 void queue_take(struct queue *w, struct sequence *q);
-/* `cost` tokens' worth of work for it: where its class takes turns, for its tenant in all that do. */
+/* `cost` tokens' worth of work for it: where its class takes turns, for its tenant in all that do.
+ */
 void queue_charge(struct queue *w, const struct sequence *q, uint64_t cost);
 /* The oldest by first admission of the preempted ones that are not held, of the best class. */
 struct sequence *queue_oldest_preempted(const struct queue *w, int64_t now_us);

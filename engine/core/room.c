@@ -15,8 +15,8 @@ struct need {
     uint64_t owed; /* by q's tenant before this need, whatever is thrown away for it */
 };
 
-/* By rank: held ones, classes and the champion; by balance: what tenants of a class, or classes that
- * count as the same, owe each other; q's tenant pays for it (fair_throw_away). */
+/* By rank: held ones, classes and the champion; by balance: what tenants of a class, or classes
+ * that count as the same, owe each other; q's tenant pays for it (fair_throw_away). */
 enum claim { CLAIM_NONE, CLAIM_BY_RANK, CLAIM_BY_BALANCE };
 
 struct sequence *room_champion(const struct scheduler *s, int64_t now_us)
@@ -56,9 +56,8 @@ static uint64_t part_of(const struct scheduler *s, const struct fair_node *node,
 {
     const struct fair_node *all = node->parent;
 
-    return fair_share(node, resource == RESOURCE_SLOTS
-                                ? (uint64_t)all->n_running + s->n_free_slots
-                                : all->n_pages + pages_available(&s->pages));
+    return fair_share(node, resource == RESOURCE_SLOTS ? (uint64_t)all->n_running + s->n_free_slots
+                                                       : all->n_pages + pages_available(&s->pages));
 }
 
 static uint64_t held_by(const struct fair_node *node, enum resource resource)
@@ -86,15 +85,15 @@ static bool is_share_of(const struct scheduler *s, const struct sequence *v,
     return is_within(s, tenant_of(need->q), need) && is_beyond(s, tenant_of(v), need);
 }
 
-/* The same of their classes, where v's is a worse one that has aged; one sequence q's class may have
- * whatever its part is. */
+/* The same of their classes, where v's is a worse one that has aged; one sequence q's class may
+ * have whatever its part is. */
 static bool is_share_of_class(const struct scheduler *s, const struct sequence *v,
                               const struct need *need)
 {
     const struct fair_node *to = tenant_of(need->q)->parent, *from = tenant_of(v)->parent;
 
-    return v->priority > need->q->priority &&
-           (to->n_running == 0 || is_within(s, to, need)) && is_beyond(s, from, need);
+    return v->priority > need->q->priority && (to->n_running == 0 || is_within(s, to, need)) &&
+           is_beyond(s, from, need);
 }
 
 /* Waiting lifts a request in the queue; it gives the right to stop others to the champion only. */

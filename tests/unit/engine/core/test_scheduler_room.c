@@ -286,28 +286,36 @@ static void test_only_the_younger_gives_way_to_one_that_grows(void **state)
 
 /* ---- after a preemption ---- */
 
-/* An ordinary request is preempted at 5 s; it came at 0 and would be two classes better by then. At
- * 6.5 s deadlines are looked at, since another had one. */
-static void test_a_preempted_one_waits_anew_and_without_a_deadline(void **state)
+/* An ordinary request waits for a second, is preempted at 5 s, and gets its place back at this time;
+ * what it counts as then. Deadlines are looked at as well, since another had one. */
+static uint32_t level_after_waits(int64_t until_us)
 {
     struct rig_sequence *ordinary;
     struct scheduler_rig r;
+    uint32_t level;
 
-    (void)state;
     open_slots(&r, 1);
     r.jobs[0].sequence.queue_deadline_us = 3000000;
     ordinary = submit_class(&r, 4, 20, 1, ORDINARY);
     turn(&r, 3);
     fake_device_set_time(r.device, 5000000);
-    r.jobs[1].sequence.queue_deadline_us = 6000000;
+    r.jobs[1].sequence.queue_deadline_us = 5500000;
     submit_class(&r, 4, 3, 2, 0);
     turn(&r, 1);
     assert_int_equal(ordinary->sequence.state, SEQUENCE_PREEMPTED);
-    fake_device_set_time(r.device, 6500000);
+    fake_device_set_time(r.device, until_us);
     while (!runs(ordinary))
         turn(&r, 1);
-    assert_int_equal(ordinary->sequence.level, ORDINARY);
+    level = ordinary->sequence.level;
     finish(&r);
+    return level;
+}
+
+static void test_a_preempted_one_has_no_deadline_and_its_waits_add_up(void **state)
+{
+    (void)state;
+    assert_int_equal(level_after_waits(5700000), ORDINARY); /* what it ran for doesn't count */
+    assert_int_equal(level_after_waits(6500000), ORDINARY - 1);
 }
 
 /* The first is the oldest, which always gets on. */
@@ -344,7 +352,7 @@ int main(void)
         cmocka_unit_test(test_the_lowest_class_gives_way_first),
         cmocka_unit_test(test_what_is_held_gives_way_before_all),
         cmocka_unit_test(test_only_the_younger_gives_way_to_one_that_grows),
-        cmocka_unit_test(test_a_preempted_one_waits_anew_and_without_a_deadline),
+        cmocka_unit_test(test_a_preempted_one_has_no_deadline_and_its_waits_add_up),
         cmocka_unit_test(test_a_preempted_one_keeps_its_turn),
     };
 

@@ -198,11 +198,12 @@ static void test_who_asks_in_several_classes_has_one_share(void **state)
     }
 }
 
-/* Long outputs of a worse class that has aged have all places, and more are waiting: the better
- * class, which has done nothing to owe anything, has its first token as fast as beside a flood of
- * its own. */
+/* Long outputs, or long prompts, of a worse class that has aged have all places, and more are
+ * waiting: the better class, which has done nothing to owe anything, has its first token as fast as
+ * beside a flood of its own. */
 static void under_aged_flood(uint32_t depth, uint32_t flood, uint32_t priority, uint64_t seed)
 {
+    const bool prompts = seed % 2 == 0;
     const struct service_case c = {.depth = depth, .priority = flood, .age_up_us = 50000};
     struct simulation sim;
     struct sim_job *better;
@@ -210,8 +211,9 @@ static void under_aged_flood(uint32_t depth, uint32_t flood, uint32_t priority, 
 
     service_rig_open_shared(&sim, &c, 140, seed);
     for (int i = 0; i < 120; i++)
-        service_rig_submit(&sim, 0, 1 + sim_random(&sim, 8), 150 + sim_random(&sim, 40));
-    for (uint32_t i = 250 + sim_random(&sim, 80); i > 0; i--)
+        service_rig_submit(&sim, 0, (prompts ? 20 : 1) + sim_random(&sim, prompts ? 150 : 8),
+                           prompts ? 20 : 150 + sim_random(&sim, 40));
+    for (uint32_t i = 120 + sim_random(&sim, 80); i > 0; i--)
         assert_true(sim_turn(&sim));
     sim.priority = priority;
     arrived = sim_now_us(&sim);
@@ -233,6 +235,31 @@ static void test_a_flood_that_has_aged_does_not_hold_up_a_better_class(void **st
         }
 }
 
+/* A long prompt has half of the time at least beside shorter ones of a worse class that have aged,
+ * of which there are always more, and all came before it. */
+static void test_prompts_of_classes_that_take_turns_share_the_time(void **state)
+{
+    const struct service_case c = {.depth = 1, .priority = 2, .age_up_us = 50000};
+    struct simulation sim;
+    struct sim_job *better;
+    int64_t arrived, alone;
+
+    (void)state;
+    service_rig_open_shared(&sim, &c, 280, 3);
+    for (int i = 0; i < 250; i++)
+        service_rig_submit(&sim, 0, 40 + sim_random(&sim, 40), 1);
+    for (int i = 0; i < 50; i++)
+        assert_true(sim_turn(&sim));
+    sim.priority = 0;
+    arrived = sim_now_us(&sim);
+    better = service_rig_submit(&sim, 1, 190, 1);
+    while (better->first_token_us == 0)
+        assert_true(sim_turn(&sim));
+    alone = 190 * SERVICE_ROW_US / (SERVICE_STEP_US - 2000) + 1;
+    assert_true(better->first_token_us - arrived <= 2 * (alone + 1) * SERVICE_STEP_US);
+    service_rig_close(&sim);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,6 +270,7 @@ int main(void)
         cmocka_unit_test(test_a_worse_class_gives_nobody_a_larger_share),
         cmocka_unit_test(test_who_asks_in_several_classes_has_one_share),
         cmocka_unit_test(test_a_flood_that_has_aged_does_not_hold_up_a_better_class),
+        cmocka_unit_test(test_prompts_of_classes_that_take_turns_share_the_time),
     };
 
     log_init("test", LOG_ERROR + 1);

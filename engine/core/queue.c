@@ -98,33 +98,38 @@ static uint32_t project_level(const struct queue *w, const struct fair_node *pro
     return level;
 }
 
+/* The best of `level` and what the class's own have reached. */
+static uint32_t lifted_level(const struct queue *w, const struct fair_node *class, uint32_t level,
+                             int64_t now_us)
+{
+    for (const struct fair_node *t = class->first; t != NULL && level > 0; t = t->next)
+        for (const struct fair_node *p = t->first; p != NULL; p = p->next)
+            level = project_level(w, p, level, now_us);
+    return level;
+}
+
 /* Else a flood of what is aged would come before a better class's requests that have just come. */
 uint32_t queue_class_level(const struct queue *w, uint32_t class, int64_t now_us)
 {
     uint32_t level = class;
 
     for (uint32_t c = class; c < PRIORITY_CLASSES; c++)
-        for (const struct fair_node *t = w->fair.classes[c].first; t != NULL; t = t->next)
-            for (const struct fair_node *p = t->first; p != NULL; p = p->next)
-                level = project_level(w, p, level, now_us);
+        level = lifted_level(w, &w->fair.classes[c], level, now_us);
     return level;
 }
 
-/* Those that have something ready and count as the best. */
+/* Those that have something ready and count as the best: no class counts as worse than a worse one.
+ */
 static uint32_t find_contenders(const struct queue *w, int64_t now_us)
 {
-    uint32_t best_level = PRIORITY_CLASSES, bits = 0;
+    uint32_t level = PRIORITY_CLASSES, best = PRIORITY_CLASSES, bits = 0;
 
-    for (uint32_t class = 0; class < PRIORITY_CLASSES; class ++) {
-        uint32_t level;
-
+    for (uint32_t class = PRIORITY_CLASSES; class -- > 0;) {
+        level = lifted_level(w, &w->fair.classes[class], level < class ? level : class, now_us);
         if (w->fair.classes[class].n_ready == 0)
             continue;
-        level = queue_class_level(w, class, now_us);
-        if (level > best_level)
-            continue;
-        bits = (level == best_level ? bits : 0) | 1u << class;
-        best_level = level;
+        bits = (level == best ? bits : 0) | 1u << class;
+        best = level;
     }
     return bits;
 }
@@ -182,6 +187,32 @@ static struct sequence *first_in_class(const struct fair_node *class)
     return first;
 }
 
+/* In r's class q's tenant would come after r's. */
+static bool is_behind(const struct queue *w, const struct sequence *q, const struct sequence *r)
+{
+    const struct fair_node *other = r->project_node->parent;
+    const struct fair_node *own = fair_tenant(&w->fair, r->priority, q->tenant);
+    int64_t lead = own != NULL && own != other ? fair_lead(own, other) : -1;
+
+    return lead > 0 || (lead == 0 && own->n_running > other->n_running);
+}
+
+/* It is q's class's turn. A tenant that floods several classes doesn't keep waiting in one of them
+ * whom it is ahead of there. */
+static struct sequence *who_goes_before(const struct queue *w, struct sequence *q)
+{
+    for (uint32_t class = 0; class < PRIORITY_CLASSES; class ++) {
+        struct sequence *r;
+
+        if (class == q->priority || (w->contenders >> class & 1) == 0)
+            continue;
+        r = first_in_class(&w->fair.classes[class]);
+        if (is_behind(w, q, r))
+            return r;
+    }
+    return q;
+}
+
 struct sequence *queue_next(struct queue *w, int64_t now_us)
 {
     const struct fair_node *class;
@@ -190,7 +221,7 @@ struct sequence *queue_next(struct queue *w, int64_t now_us)
     fair_set_ready(p, first_ready(p) != NULL);
     /* Only now are all counters what they are compared by. */
     class = next_class(w, now_us);
-    return class != NULL ? first_in_class(class) : NULL;
+    return class != NULL ? who_goes_before(w, first_in_class(class)) : NULL;
 }
 
 void queue_take(struct queue *w, struct sequence *q)

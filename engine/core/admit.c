@@ -87,6 +87,14 @@ static void insert_by_age(struct sequence_list *l, struct sequence *q)
     sequence_insert_before(l, at, q);
 }
 
+/* What has aged doesn't pass what runs of better classes either. */
+static void lift_better(struct scheduler *s, const struct sequence *q)
+{
+    for (struct sequence *v = s->running.first; v != NULL; v = v->next)
+        if (v->priority < q->priority && v->level > q->level)
+            v->level = q->level;
+}
+
 bool admit(struct scheduler *s, struct sequence *q, int64_t now_us)
 {
     q->level = queue_class_level(&s->queue, q->priority, now_us);
@@ -95,12 +103,14 @@ bool admit(struct scheduler *s, struct sequence *q, int64_t now_us)
     q->n_computed = q->chain.n_pages * KV_PAGE_TOKENS;
     if (q->state == SEQUENCE_WAITING)
         count_first(s, q, q->n_computed, now_us);
+    q->waited_us = now_us - q->waiting_since_us;
     sequence_leave_leader(q);
     queue_take(&s->queue, q);
     q->state = SEQUENCE_RUNNING;
     q->slot = s->free_slots[--s->n_free_slots];
     q->slot_is_new = true;
     insert_by_age(&s->running, q);
+    lift_better(s, q);
     s->n_running++;
     for (struct fair_node *n = q->project_node; n != NULL; n = n->parent)
         n->n_running++;

@@ -72,10 +72,14 @@ static bool is_prefilling(const struct sequence *q)
     return !q->held && q->n_planned == 0 && sequence_rows_left(q) > 1;
 }
 
-/* Of two classes: what was admitted as better, then what came first. */
+/* Of two classes: what was admitted as better, then whose turn it is, then what came first. */
 static bool is_ahead(const struct sequence *a, const struct sequence *b)
 {
-    return a->level != b->level ? a->level < b->level : a->arrival < b->arrival;
+    int64_t lead = fair_lead(a->project_node->parent->parent, b->project_node->parent->parent);
+
+    if (a->level != b->level)
+        return a->level < b->level;
+    return lead != 0 ? lead < 0 : a->arrival < b->arrival;
 }
 
 static bool is_before(const struct sequence *a, const struct sequence *b)
@@ -313,7 +317,7 @@ static void emit(struct scheduler *s, struct scheduled_step *t, struct sequence 
         emit_row(q, q->n_computed + i, row);
     }
     emit_sequence(&t->step, q, e->samples);
-    fair_charge(q->project_node, work_of(q, e));
+    queue_charge(&s->queue, q, work_of(q, e));
     q->n_computed = e->n_end;
     count_new_rows(q, e);
     q->n_planned = 0;

@@ -30,8 +30,12 @@ const char *scheduler_check(const struct scheduler *s)
     for (uint32_t i = 0; i < s->pages.n_total; i++)
         counted += s->pages.refs[i];
     for (uint32_t i = 0; i < PRIORITY_CLASSES; i++) {
-        of_nodes += s->queue.fair.classes[i].n_pages;
-        waiting += s->queue.fair.classes[i].n_waiting;
+        const struct fair_node *class = &s->queue.fair.classes[i];
+
+        of_nodes += class->n_pages;
+        waiting += class->n_waiting;
+        if ((class->weight > 0) != (class->n_live > 0))
+            return "a class has not the weight of its tenants";
     }
     if (counted != of_nodes || n_refs > counted || (s->n_steps == 0 && n_refs != counted))
         return "references to pages that no sequence holds";

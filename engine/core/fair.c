@@ -3,11 +3,23 @@
 #include <assert.h>
 #include <stdlib.h>
 
+/* A class's counter is so many times finer than a tenant's, as it is divided by all their weights.
+ */
+#define CLASS_FINER 1024u
+
 void fair_init(struct fair *f)
 {
-    *f = (struct fair){0};
-    for (uint32_t i = 0; i < PRIORITY_CLASSES; i++)
-        f->classes[i].weight = FAIR_WEIGHT;
+    *f = (struct fair){.root = {.first = &f->classes[0],
+                                .last = &f->classes[PRIORITY_CLASSES - 1],
+                                .n_idle = PRIORITY_CLASSES}};
+    for (uint32_t i = 0; i < PRIORITY_CLASSES; i++) {
+        struct fair_node *class = &f->classes[i];
+
+        class->parent = &f->root;
+        class->id = i;
+        class->prev = i > 0 ? class - 1 : NULL;
+        class->next = i + 1 < PRIORITY_CLASSES ? class + 1 : NULL;
+    }
 }
 
 /* ---- the tree ---- */
@@ -94,17 +106,17 @@ static int64_t least_of(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The class pays what it can of what a tenant owes. */
+/* Everybody pays what they can of what a tenant owes. A project owes nothing. */
 static void relieve(struct fair_node *tenant)
 {
-    struct fair_node *class = tenant->parent;
+    struct fair_node *root = tenant->parent->parent;
     int64_t paid;
 
-    if (class == NULL || tenant->saved >= 0)
+    if (tenant->saved >= 0)
         return;
-    paid = least_of(-tenant->saved, (int64_t)(class->relief_rows / FAIR_RELIEF_PART));
+    paid = least_of(-tenant->saved, (int64_t)(root->relief_rows / FAIR_RELIEF_PART));
     tenant->saved += paid;
-    class->relief_rows -= (uint64_t)paid * FAIR_RELIEF_PART;
+    root->relief_rows -= (uint64_t)paid * FAIR_RELIEF_PART;
 }
 
 /* Forgets idle children that would return with what they have, and above the bound those with the
@@ -140,6 +152,26 @@ static struct fair_node *find_or_add(struct fair_node *parent, uint64_t id)
     return n != NULL ? n : add_child(parent, id);
 }
 
+/* Puts a tenant's parts into the weights of the classes where it has sequences, or takes them out:
+ * around each change of one. */
+static void weigh(const struct fair_node *root, uint64_t tenant, bool in)
+{
+    struct fair_node *nodes[PRIORITY_CLASSES];
+    uint32_t n = 0;
+
+    for (const struct fair_node *class = root->first; class != NULL; class = class->next) {
+        struct fair_node *node = find(class, tenant);
+
+        if (node != NULL && node->n_live > 0)
+            nodes[n++] = node;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t part = nodes[i]->weight >= n ? nodes[i]->weight / n : 1;
+
+        nodes[i]->parent->weight += in ? part : -part;
+    }
+}
+
 static void enter(struct fair_node *n)
 {
     if (n->n_live++ == 0 && n->parent != NULL)
@@ -160,9 +192,11 @@ enum status fair_join(struct fair *f, const struct sequence *q, struct fair_node
         forget_idle(class);
         return ST_NO_MEMORY;
     }
+    weigh(&f->root, q->tenant, false);
     tenant->weight = q->weight == 0 ? 1 : q->weight > FAIR_WEIGHT_MAX ? FAIR_WEIGHT_MAX : q->weight;
     for (struct fair_node *n = project; n != NULL; n = n->parent)
         enter(n);
+    weigh(&f->root, q->tenant, true);
     *out = project;
     return ST_OK;
 }
@@ -171,12 +205,13 @@ void fair_leave(struct fair_node *project)
 {
     struct fair_node *tenant = project->parent, *class = tenant->parent;
 
-    assert(class != NULL);
+    weigh(class->parent, tenant->id, false);
     for (struct fair_node *n = project; n != NULL; n = n->parent) {
         assert(n->n_live > 0);
         if (--n->n_live == 0 && n->parent != NULL)
             n->parent->n_idle++;
     }
+    weigh(class->parent, tenant->id, true);
     if (project->n_live == 0)
         forget_idle(tenant);
     if (tenant->n_live == 0)
@@ -231,23 +266,34 @@ static void add(struct fair_node *n, uint64_t service)
         parent->level = n->counter;
 }
 
-void fair_charge(struct fair_node *project, uint64_t cost)
+void fair_charge(struct fair_node *project, uint64_t cost, uint32_t classes)
 {
-    struct fair_node *tenant = project->parent;
+    const uint64_t service = cost * FAIR_TOKEN * FAIR_WEIGHT;
+    struct fair_node *tenant = project->parent, *class = tenant->parent;
 
     add(project, cost * FAIR_TOKEN);
-    add(tenant, cost * FAIR_TOKEN * FAIR_WEIGHT / tenant->weight);
+    add(tenant, service / tenant->weight);
+    class->counter += service * CLASS_FINER / class->weight;
+    for (const struct fair_node *c = class->parent->first; c != NULL; c = c->next) {
+        struct fair_node *same;
+
+        if (c == class || (classes >> c->id & 1) == 0)
+            continue;
+        same = find(c, tenant->id);
+        if (same != NULL)
+            add(same, service / same->weight);
+    }
 }
 
 void fair_earn(struct fair_node *project, uint32_t n_rows)
 {
-    struct fair_node *tenant = project->parent, *class = tenant->parent;
+    struct fair_node *tenant = project->parent, *root = tenant->parent->parent;
     const uint64_t relief_most = (uint64_t)FAIR_SAVED_MAX * FAIR_RELIEF_PART;
 
     tenant->saved = least_of(tenant->saved + n_rows, FAIR_SAVED_MAX);
-    class->relief_rows += n_rows;
-    if (class->relief_rows > relief_most)
-        class->relief_rows = relief_most;
+    root->relief_rows += n_rows;
+    if (root->relief_rows > relief_most)
+        root->relief_rows = relief_most;
 }
 
 void fair_throw_away(struct fair_node *project, uint32_t n_rows)
@@ -261,7 +307,8 @@ void fair_throw_away(struct fair_node *project, uint32_t n_rows)
 uint64_t fair_owed_rows(const struct fair_node *project)
 {
     const struct fair_node *tenant = project->parent;
-    int64_t saved = tenant->saved + (int64_t)(tenant->parent->relief_rows / FAIR_RELIEF_PART);
+    const struct fair_node *root = tenant->parent->parent;
+    int64_t saved = tenant->saved + (int64_t)(root->relief_rows / FAIR_RELIEF_PART);
 
     return saved >= 0 ? 0 : ((uint64_t)-saved + FAIR_THROWN_PRICE - 1) / FAIR_THROWN_PRICE;
 }

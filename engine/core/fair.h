@@ -1,8 +1,9 @@
 /* Who was served how much: virtual token counters, after Sheng et al., "Fairness in Serving Large
- * Language Models" (OSDI 2024), in a tree of three levels: a class, its tenants, their projects.
- * Each node counts the service below it, divided by its weight; among brothers the lowest counter
- * is served first. Classes don't share with each other: a class's counters mean nothing in
- * another.
+ * Language Models" (OSDI 2024), in a tree: the classes, their tenants, their projects. Each node
+ * counts the service below it, divided by its weight; among brothers the lowest counter is served
+ * first. Classes share with each other only while they take turns (queue.h): then a tenant's work
+ * counts in each of them. A class has the weight of its tenants; one who is in several has a part
+ * in each, so that nobody gets more for asking in more of them.
  *
  * One that has nothing to be served with doesn't bank the time: when it is ready again its counter
  * is lifted to the least of its ready brothers', or, where none is ready, to their `level`: that of
@@ -33,21 +34,21 @@
 
 /* A row thrown away is paid with so many new ones of the tenant that took its place; */
 #define FAIR_THROWN_PRICE 2
-/* what nobody pays so, with one of so many of the whole class. */
+/* what nobody pays so, with one of so many of everybody. */
 #define FAIR_RELIEF_PART 8
 /* New rows that are saved up for it, at most. */
 #define FAIR_SAVED_MAX 4096
 
 struct fair_node {
-    struct fair_node *parent;       /* NULL: a class */
+    struct fair_node *parent;       /* NULL: the root, above the classes */
     struct fair_node *first, *last; /* its children, in no order */
     struct fair_node *prev, *next;  /* brothers */
-    uint64_t id;                    /* of the tenant or project */
-    uint32_t weight;                /* 1 to FAIR_WEIGHT_MAX */
+    uint64_t id;                    /* of the class, tenant or project */
+    uint64_t weight;                /* 1 to FAIR_WEIGHT_MAX; of a class: of its tenants, may be 0 */
     uint64_t counter;               /* service by weight; mod 2^64 */
     uint64_t level;                 /* where a child begins while none is ready */
     int64_t saved;        /* of a tenant: new rows less what it has thrown away; below 0: it owes */
-    uint64_t relief_rows; /* of a class: new rows whose part has not relieved anybody yet */
+    uint64_t relief_rows; /* of the root: new rows whose part has not relieved anybody yet */
     uint32_t n_ready;     /* ready children; of a project: 1 while it is ready itself */
     uint32_t n_idle;      /* children without sequences */
     uint32_t n_live, n_running;   /* sequences below it */
@@ -58,10 +59,11 @@ struct fair_node {
 };
 
 struct fair {
+    struct fair_node root; /* of all counts */
     struct fair_node classes[PRIORITY_CLASSES];
 };
 
-void fair_init(struct fair *f);
+void fair_init(struct fair *f); /* it stays where it is */
 /* No sequence is left. */
 void fair_dispose(struct fair *f);
 
@@ -76,8 +78,9 @@ void fair_leave(struct fair_node *project);
 void fair_set_ready(struct fair_node *project, bool ready);
 /* Something of the project was admitted. */
 void fair_choose(struct fair_node *project);
-/* `cost` tokens' worth of work for the project. */
-void fair_charge(struct fair_node *project, uint64_t cost);
+/* `cost` tokens' worth of work for the project. Its tenant is charged in its own class, and in
+ * those whose bit is set in `classes`. */
+void fair_charge(struct fair_node *project, uint64_t cost, uint32_t classes);
 
 /* n rows that were never computed before, for the project. */
 void fair_earn(struct fair_node *project, uint32_t n_rows);

@@ -44,7 +44,7 @@ void scheduler_enter_queue(struct scheduler *s, struct sequence *q, enum sequenc
 {
     q->waiting_ns = forecast_ns(s, q);
     q->state = state;
-    q->waiting_since_us = now_us;
+    q->waiting_since_us = now_us - q->waited_us;
     queue_push(&s->queue, q);
 }
 

@@ -98,34 +98,71 @@ static uint32_t project_level(const struct queue *w, const struct fair_node *pro
     return level;
 }
 
-uint32_t queue_class_level(const struct queue *w, uint32_t class, int64_t now_us)
+/* The best of `level` and what the class's own have reached. */
+static uint32_t lifted_level(const struct queue *w, const struct fair_node *class, uint32_t level,
+                             int64_t now_us)
 {
-    uint32_t level = class;
-
-    for (const struct fair_node *t = w->fair.classes[class].first; t != NULL; t = t->next)
+    for (const struct fair_node *t = class->first; t != NULL && level > 0; t = t->next)
         for (const struct fair_node *p = t->first; p != NULL; p = p->next)
             level = project_level(w, p, level, now_us);
     return level;
 }
 
-/* At one level classes take turns: so neither what is aged waits for ever behind a flood of the
- * better class, nor that one behind a long queue of what is aged. PRIORITY_CLASSES: nobody is
- * ready. */
-static uint32_t next_class(const struct queue *w, int64_t now_us)
+/* Else a flood of what is aged would come before a better class's requests that have just come. */
+uint32_t queue_class_level(const struct queue *w, uint32_t class, int64_t now_us)
 {
-    uint32_t best = PRIORITY_CLASSES, best_level = PRIORITY_CLASSES;
+    uint32_t level = class;
 
-    for (uint32_t class = 0; class < PRIORITY_CLASSES; class ++) {
-        uint32_t level;
+    for (uint32_t c = class; c < PRIORITY_CLASSES; c++)
+        level = lifted_level(w, &w->fair.classes[c], level, now_us);
+    return level;
+}
 
+/* Those that have something ready and count as the best: no class counts as worse than a worse one.
+ */
+static uint32_t find_contenders(const struct queue *w, int64_t now_us)
+{
+    uint32_t level = PRIORITY_CLASSES, best = PRIORITY_CLASSES, bits = 0;
+
+    for (uint32_t class = PRIORITY_CLASSES; class -- > 0;) {
+        level = lifted_level(w, &w->fair.classes[class], level < class ? level : class, now_us);
         if (w->fair.classes[class].n_ready == 0)
             continue;
-        level = queue_class_level(w, class, now_us);
-        if (level > best_level || (level == best_level && w->taken[class] >= w->taken[best]))
-            continue;
-        best = class;
-        best_level = level;
+        bits = (level == best ? bits : 0) | 1u << class;
+        best = level;
     }
+    return bits;
+}
+
+/* Where their counters are equal, the one of which fewer run for its weight; else the better. */
+static bool has_turn_before(const struct fair_node *a, const struct fair_node *b)
+{
+    int64_t lead = fair_lead(a, b);
+
+    return lead != 0 ? lead < 0 : a->n_running * b->weight < b->n_running * a->weight;
+}
+
+/* Classes at one level take turns: so neither what is aged waits for ever behind a flood of the
+ * better class, nor that one behind a long queue of what is aged. The least served goes first; one
+ * that took no part meanwhile begins where the last that was chosen stands (start-time fair
+ * queueing: Goyal et al., SIGCOMM 1996). NULL: nobody is ready. */
+static const struct fair_node *next_class(struct queue *w, int64_t now_us)
+{
+    struct fair_node *best = NULL;
+
+    w->contenders = find_contenders(w, now_us);
+    for (uint32_t class = 0; class < PRIORITY_CLASSES; class ++) {
+        struct fair_node *c = &w->fair.classes[class];
+
+        if ((w->contenders >> class & 1) == 0)
+            continue;
+        if ((int64_t)(c->counter - w->turn) < 0)
+            c->counter = w->turn;
+        if (best == NULL || has_turn_before(c, best))
+            best = c;
+    }
+    if (best != NULL)
+        w->turn = best->counter;
     return best;
 }
 
@@ -150,22 +187,54 @@ static struct sequence *first_in_class(const struct fair_node *class)
     return first;
 }
 
+/* In r's class q's tenant would come after r's. */
+static bool is_behind(const struct queue *w, const struct sequence *q, const struct sequence *r)
+{
+    const struct fair_node *other = r->project_node->parent;
+    const struct fair_node *own = fair_tenant(&w->fair, r->priority, q->tenant);
+    int64_t lead = own != NULL && own != other ? fair_lead(own, other) : -1;
+
+    return lead > 0 || (lead == 0 && own->n_running > other->n_running);
+}
+
+/* It is q's class's turn. A tenant that floods several classes doesn't keep waiting in one of them
+ * whom it is ahead of there. */
+static struct sequence *who_goes_before(const struct queue *w, struct sequence *q)
+{
+    for (uint32_t class = 0; class < PRIORITY_CLASSES; class ++) {
+        struct sequence *r;
+
+        if (class == q->priority || (w->contenders >> class & 1) == 0)
+            continue;
+        r = first_in_class(&w->fair.classes[class]);
+        if (is_behind(w, q, r))
+            return r;
+    }
+    return q;
+}
+
 struct sequence *queue_next(struct queue *w, int64_t now_us)
 {
-    uint32_t class;
+    const struct fair_node *class;
 
     FOR_EACH_PROJECT(w, p)
     fair_set_ready(p, first_ready(p) != NULL);
     /* Only now are all counters what they are compared by. */
     class = next_class(w, now_us);
-    return class < PRIORITY_CLASSES ? first_in_class(&w->fair.classes[class]) : NULL;
+    return class != NULL ? who_goes_before(w, first_in_class(class)) : NULL;
 }
 
 void queue_take(struct queue *w, struct sequence *q)
 {
     queue_remove(w, q);
     fair_choose(q->project_node);
-    w->taken[q->priority] = ++w->n_taken;
+}
+
+void queue_charge(struct queue *w, const struct sequence *q, uint64_t cost)
+{
+    bool in_turns = w->n_waiting + w->n_preempted > 0 && (w->contenders >> q->priority & 1) != 0;
+
+    fair_charge(q->project_node, cost, in_turns ? w->contenders : 0);
 }
 
 struct sequence *queue_oldest_preempted(const struct queue *w, int64_t now_us)

@@ -1,7 +1,9 @@
 /* The requests that wait, preempted ones included, in the projects of the fair tree, and which of
  * them is next: of the class that comes first after aging, by the counters of tenant and project,
  * then by arrival. Aging is between classes only, and lifts all of a class with the one that has
- * waited longest: within it a long queue is no merit. Belongs to the scheduler's thread. */
+ * waited longest, beside the better ones and never past them: within a class a long queue is no
+ * merit. Classes that count as the same take turns, by the work that is done for each and the
+ * weight of its tenants. Belongs to the scheduler's thread. */
 #ifndef ENGINE_CORE_QUEUE_H
 #define ENGINE_CORE_QUEUE_H
 
@@ -14,8 +16,8 @@ struct queue {
     struct fair fair;
     int64_t age_up_us; /* 0: never */
     uint32_t n_waiting, n_preempted;
-    /* Admissions, and how many there were when each class had its last. */
-    uint64_t n_taken, taken[PRIORITY_CLASSES];
+    uint32_t contenders;      /* bits of the classes that took turns when queue_next looked last */
+    uint64_t turn;            /* the counter of the class that it chose */
     uint64_t work_ns;         /* predicted, of all that wait */
     int64_t next_deadline_us; /* of the waiting ones, at the earliest; INT64_MAX: none */
 };
@@ -29,14 +31,17 @@ void queue_remove(struct queue *w, struct sequence *q);
 
 /* Its class by its own wait: every age_up_us lifts it by one. */
 uint32_t queue_level(const struct queue *w, const struct sequence *q, int64_t now_us);
-/* What all of a class count as: the best of queue_level among those that could be admitted, or the
- * class itself. */
+/* What all of a class count as: the best of queue_level among those of it, and of worse ones, that
+ * could be admitted, or the class itself. */
 uint32_t queue_class_level(const struct queue *w, uint32_t class, int64_t now_us);
 /* The next one that is neither held nor waits for its leader; NULL: none. Lifts the counters of
  * those that have become ready. */
 struct sequence *queue_next(struct queue *w, int64_t now_us);
-/* queue_remove of one that is admitted: classes at one level take turns by it. */
+/* queue_remove of one that is admitted. */
 void queue_take(struct queue *w, struct sequence *q);
+/* `cost` tokens' worth of work for it: where its class takes turns, for its tenant in all that do.
+ */
+void queue_charge(struct queue *w, const struct sequence *q, uint64_t cost);
 /* The oldest by first admission of the preempted ones that are not held, of the best class. */
 struct sequence *queue_oldest_preempted(const struct queue *w, int64_t now_us);
 /* One that has never been admitted and whose deadline has passed; NULL: none. */

@@ -15,8 +15,8 @@ struct need {
     uint64_t owed; /* by q's tenant before this need, whatever is thrown away for it */
 };
 
-/* By rank: held ones, classes and the champion; by balance: what tenants of a class owe each other,
- * and pay for (fair_throw_away). */
+/* By rank: held ones, classes and the champion; by balance: what tenants of a class, or classes
+ * that count as the same, owe each other; q's tenant pays for it (fair_throw_away). */
 enum claim { CLAIM_NONE, CLAIM_BY_RANK, CLAIM_BY_BALANCE };
 
 struct sequence *room_champion(const struct scheduler *s, int64_t now_us)
@@ -50,23 +50,50 @@ static int64_t waste(const struct sequence *v, uint64_t owed)
                      tenant_of(v)->weight);
 }
 
+/* What all below the node's parent have, and what is free. */
+static uint64_t part_of(const struct scheduler *s, const struct fair_node *node,
+                        enum resource resource)
+{
+    const struct fair_node *all = node->parent;
+
+    return fair_share(node, resource == RESOURCE_SLOTS ? (uint64_t)all->n_running + s->n_free_slots
+                                                       : all->n_pages + pages_available(&s->pages));
+}
+
+static uint64_t held_by(const struct fair_node *node, enum resource resource)
+{
+    return resource == RESOURCE_SLOTS ? node->n_running : node->n_pages;
+}
+
+static bool is_within(const struct scheduler *s, const struct fair_node *node,
+                      const struct need *need)
+{
+    return held_by(node, need->resource) + need->n <= part_of(s, node, need->resource);
+}
+
+static bool is_beyond(const struct scheduler *s, const struct fair_node *node,
+                      const struct need *need)
+{
+    return held_by(node, need->resource) > part_of(s, node, need->resource);
+}
+
 /* With n more, q's tenant would still be within its part of what its class has, and v's tenant is
  * beyond its own. */
 static bool is_share_of(const struct scheduler *s, const struct sequence *v,
                         const struct need *need)
 {
-    const struct fair_node *to = tenant_of(need->q), *from = tenant_of(v), *class = to->parent;
-    const uint32_t n = need->n;
+    return is_within(s, tenant_of(need->q), need) && is_beyond(s, tenant_of(v), need);
+}
 
-    if (need->resource == RESOURCE_SLOTS) {
-        uint64_t all = (uint64_t) class->n_running + s->n_free_slots;
+/* The same of their classes, where v's is a worse one that has aged; one sequence q's class may
+ * have whatever its part is. */
+static bool is_share_of_class(const struct scheduler *s, const struct sequence *v,
+                              const struct need *need)
+{
+    const struct fair_node *to = tenant_of(need->q)->parent, *from = tenant_of(v)->parent;
 
-        return to->n_running + n <= fair_share(to, all) && from->n_running > fair_share(from, all);
-    } else {
-        uint64_t all = class->n_pages + pages_available(&s->pages);
-
-        return to->n_pages + n <= fair_share(to, all) && from->n_pages > fair_share(from, all);
-    }
+    return v->priority > need->q->priority && (to->n_running == 0 || is_within(s, to, need)) &&
+           is_beyond(s, from, need);
 }
 
 /* Waiting lifts a request in the queue; it gives the right to stop others to the champion only. */
@@ -82,7 +109,9 @@ static bool is_out_of_balance(const struct scheduler *s, const struct sequence *
 {
     int64_t lead = fair_lead(tenant_of(v), tenant_of(need->q));
 
-    if (tenant_of(v) == tenant_of(need->q) || v->priority != need->q->priority)
+    if (v->priority != need->q->priority)
+        return need->owed == 0 && is_share_of_class(s, v, need);
+    if (tenant_of(v) == tenant_of(need->q))
         return false;
     return lead > WORTH * waste(v, need->owed) ||
            (lead >= 0 && need->owed == 0 && is_share_of(s, v, need));
@@ -93,15 +122,18 @@ static enum claim claim_on(const struct scheduler *s, const struct sequence *v,
 {
     const struct sequence *q = need->q;
     uint32_t right = right_of(s, q);
+    bool is_other_class = v->priority != q->priority;
 
     if (v == q)
         return CLAIM_NONE;
     if (v->held)
         return CLAIM_BY_RANK;
-    if (v->priority != q->priority && v->level != right)
-        return v->level > right ? CLAIM_BY_RANK : CLAIM_NONE;
-    if (v == s->champion || q == s->champion)
-        return q == s->champion ? CLAIM_BY_RANK : CLAIM_NONE;
+    if (is_other_class && v->level > right)
+        return CLAIM_BY_RANK;
+    if (v == s->champion)
+        return CLAIM_NONE;
+    if (q == s->champion)
+        return is_other_class && v->level < right ? CLAIM_NONE : CLAIM_BY_RANK;
     return is_out_of_balance(s, v, need) ? CLAIM_BY_BALANCE : CLAIM_NONE;
 }
 

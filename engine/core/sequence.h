@@ -52,9 +52,11 @@ struct sequence {
     struct fair_node *project_node;
     uint64_t arrival; /* order of submission */
     uint64_t age;     /* order of first admission: lower is older; UINT64_MAX: none yet */
-    uint32_t level;   /* what its class counted as, after aging, at its last admission */
-    int64_t waiting_since_us;
-    uint32_t n_followers; /* waiting sequences that name it as their leader */
+    uint32_t level;   /* what its class counted as, after aging, at its last admission, or that of
+                         a worse one that was admitted since */
+    int64_t waiting_since_us; /* as if all its waits, with those before a preemption, were one */
+    int64_t waited_us;        /* of those that are over */
+    uint32_t n_followers;     /* waiting sequences that name it as their leader */
 
     int32_t *tokens; /* prompt, then output; room for `limit` */
     uint32_t n_prompt, n_tokens, limit;

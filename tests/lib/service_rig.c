@@ -95,3 +95,15 @@ int64_t service_rig_balance(const struct scheduler_config *cfg)
 
     return (2 * slots + 1) * limit + cfg->depth * (2 * slots + cfg->prefill_rows);
 }
+
+/* Steps that a prompt takes at half of what a step's time leaves beside a full batch of decodes and
+ * the champion's page; then the step in which it came and the one before a preemption, each of
+ * which may pass its time by the page that its first prompt always gets. */
+int64_t service_rig_first_token_us(uint32_t n_prompt)
+{
+    int64_t rows = (SERVICE_STEP_US - 2000) / SERVICE_ROW_US - service_rig_shared.max_sequences -
+                   KV_PAGE_TOKENS;
+    int64_t half = rows / 2, steps = (n_prompt + half - 1) / half;
+
+    return steps * SERVICE_STEP_US + 2 * (SERVICE_STEP_US + KV_PAGE_TOKENS * SERVICE_ROW_US);
+}

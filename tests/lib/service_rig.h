@@ -31,5 +31,8 @@ uint32_t service_rig_live(const struct simulation *sim, uint64_t tenant);
 void service_rig_close(struct simulation *sim);
 /* docs/scheduling.md: by what two backlogged tenants of equal weight may differ. */
 int64_t service_rig_balance(const struct scheduler_config *cfg);
+/* The same: how long a prompt within its tenant's share may wait for its first token under a flood,
+ * with service_rig_shared. */
+int64_t service_rig_first_token_us(uint32_t n_prompt);
 
 #endif

@@ -23,7 +23,7 @@ static void leave(struct fair_node *n)
 static void serve(struct fair_node *n, uint64_t cost)
 {
     fair_choose(n);
-    fair_charge(n, cost);
+    fair_charge(n, cost, 0);
 }
 
 static struct fair_node *first_of(struct fair_node *const *nodes, uint32_t n)
@@ -114,7 +114,7 @@ static void test_service_while_nobody_waits_is_held_against_nobody(void **state)
     fair_set_ready(busy, true);
     fair_choose(busy);
     fair_set_ready(busy, false);
-    fair_charge(busy, 1000);
+    fair_charge(busy, 1000, 0);
     late = join(&f, 2, 1, 1000);
     fair_set_ready(late, true);
     project = join(&f, 1, 2, 1000);
@@ -123,7 +123,7 @@ static void test_service_while_nobody_waits_is_held_against_nobody(void **state)
     assert_int_equal(fair_lead(busy, project), 0);
     leave(late);
     leave(project);
-    fair_charge(busy, 1000);
+    fair_charge(busy, 1000, 0);
     leave(busy);
     assert_null(fair_tenant(&f, 0, 1));
     fair_dispose(&f);
@@ -193,7 +193,7 @@ static void test_idle_tenants_are_bounded(void **state)
         struct fair_node *n = join(&f, i, 0, 1000);
 
         fair_set_ready(n, true);
-        fair_charge(n, 100000 + i);
+        fair_charge(n, 100000 + i, 0);
         leave(n);
         assert_true(f.classes[0].n_idle <= FAIR_IDLE_MAX);
     }
@@ -269,6 +269,67 @@ static void test_classes_have_counters_of_their_own(void **state)
     assert_true(fair_tenant(&f, 2, 1) == b->parent);
     leave(a);
     leave(b);
+    fair_dispose(&f);
+}
+
+/* ---- classes ---- */
+
+static struct fair_node *join_class(struct fair *f, uint32_t class, uint64_t tenant,
+                                    uint32_t weight)
+{
+    const struct sequence q = {.tenant = tenant, .weight = weight, .priority = class};
+    struct fair_node *n = NULL;
+
+    assert_int_equal(fair_join(f, &q, &n), ST_OK);
+    return n;
+}
+
+/* A class has its tenants' weights; of one in two classes each has a half, while it is in both. */
+static void test_a_class_has_the_weight_of_its_tenants(void **state)
+{
+    struct fair_node *a, *b, *both, *again;
+    struct fair f;
+
+    (void)state;
+    fair_init(&f);
+    a = join_class(&f, 0, 1, 1000);
+    b = join_class(&f, 2, 2, 3000);
+    assert_int_equal(fair_share(&f.classes[0], 4000), 1000);
+    assert_int_equal(fair_share(&f.classes[2], 4000), 3000);
+    both = join_class(&f, 2, 1, 1000);
+    again = join_class(&f, 2, 1, 2000); /* its weight is the newest one */
+    assert_int_equal(f.classes[0].weight, 500);
+    assert_int_equal(f.classes[2].weight, 3000 + 1000);
+    leave(again);
+    leave(a);
+    assert_int_equal(f.classes[0].weight, 0);
+    assert_int_equal(f.classes[2].weight, 3000 + 2000);
+    leave(both);
+    leave(b);
+    assert_int_equal(f.classes[2].weight, 0);
+    fair_dispose(&f);
+}
+
+static void test_work_counts_in_the_classes_that_it_is_charged_to(void **state)
+{
+    struct fair_node *n[PRIORITY_CLASSES], *other;
+    struct fair f;
+
+    (void)state;
+    fair_init(&f);
+    for (uint32_t i = 0; i < PRIORITY_CLASSES; i++)
+        n[i] = join_class(&f, i, 1, 1000);
+    other = join_class(&f, 1, 2, 1000);
+    fair_charge(n[2], 10, 1u << 1 | 1u << 2);
+    assert_int_equal(n[0]->parent->counter, 0);
+    assert_int_equal(n[1]->parent->counter, 10 * FAIR_TOKEN);
+    assert_int_equal(n[2]->parent->counter, 10 * FAIR_TOKEN);
+    assert_int_equal(other->parent->counter, 0);
+    assert_int_equal(f.classes[0].counter + f.classes[1].counter, 0);
+    assert_true(f.classes[2].counter > 0);
+    for (uint32_t i = 0; i < PRIORITY_CLASSES; i++)
+        leave(n[i]);
+    leave(other);
     fair_dispose(&f);
 }
 
@@ -348,6 +409,8 @@ int main(void)
         cmocka_unit_test(test_classes_have_counters_of_their_own),
         cmocka_unit_test(test_one_that_comes_back_is_lifted),
         cmocka_unit_test(test_service_while_nobody_waits_is_held_against_nobody),
+        cmocka_unit_test(test_a_class_has_the_weight_of_its_tenants),
+        cmocka_unit_test(test_work_counts_in_the_classes_that_it_is_charged_to),
         cmocka_unit_test(test_rows_thrown_away_are_paid_with_twice_as_many_new_ones),
         cmocka_unit_test(test_an_eighth_of_all_work_pays_for_who_does_not),
         cmocka_unit_test(test_who_owes_rows_is_not_forgotten_and_saves_no_more_than_the_bound),

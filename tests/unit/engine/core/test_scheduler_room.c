@@ -284,30 +284,94 @@ static void test_only_the_younger_gives_way_to_one_that_grows(void **state)
     finish(&r);
 }
 
-/* ---- after a preemption ---- */
+/* ---- what has aged ---- */
 
-/* An ordinary request is preempted at 5 s; it came at 0 and would be two classes better by then. At
- * 6.5 s deadlines are looked at, since another had one. */
-static void test_a_preempted_one_waits_anew_and_without_a_deadline(void **state)
+/* Three of the lowest class have aged, two have the places: the better class has one of them, at
+ * once and whoever came first; for another one it would have to pay for that first. */
+static void test_a_better_class_takes_its_part_of_what_has_aged(void **state)
 {
-    struct rig_sequence *ordinary;
+    struct rig_sequence *aged[3], *better, *second;
     struct scheduler_rig r;
 
     (void)state;
+    open_slots(&r, 2);
+    fake_device_set_time(r.device, 5000000);
+    for (int i = 0; i < 3; i++)
+        aged[i] = submit_class(&r, 4, 60, 1, 2);
+    turn(&r, 20);
+    assert_true(runs(aged[0]) && runs(aged[1]));
+    assert_int_equal(aged[1]->sequence.level, 0);
+    better = submit_class(&r, 4, 2, 2, 0);
+    turn(&r, 1);
+    assert_true(runs(aged[0]) && runs(better));
+    while (better->n_ends == 0)
+        turn(&r, 1);
+    turn(&r, 1);
+    assert_true(runs(aged[0]) && (runs(aged[1]) || runs(aged[2])));
+    second = submit_class(&r, 4, 2, 2, 0);
+    turn(&r, 3);
+    assert_false(runs(second));
+    finish(&r);
+}
+
+/* Pages for one of two: the ordinary one came first and ran before the other had aged. */
+static void test_what_has_aged_does_not_stop_an_older_one_of_a_better_class(void **state)
+{
+    struct scheduler_config cfg = scheduler_rig_roomy;
+    struct rig_sequence *ordinary, *aged;
+    struct scheduler_rig r;
+
+    (void)state;
+    cfg.n_pages = 5;
+    cfg.age_up_us = 10000000;
+    scheduler_rig_open(&r, &cfg);
+    ordinary = submit_class(&r, 20, 40, 1, ORDINARY);
+    turn(&r, 4);
+    fake_device_set_time(r.device, 25000000);
+    aged = submit_class(&r, 14, 40, 2, 2); /* it came at 0 */
+    turn(&r, 3);
+    assert_true(runs(ordinary) && runs(aged));
+    assert_int_equal(aged->sequence.level, 0);
+    while (ordinary->n_ends == 0) {
+        assert_int_equal(ordinary->sequence.state, SEQUENCE_RUNNING);
+        turn(&r, 1);
+    }
+    assert_true(preemptions(&r) > 0);
+    finish(&r);
+}
+
+/* ---- after a preemption ---- */
+
+/* An ordinary request waits for a second, is preempted at 5 s, and gets its place back at this
+ * time; what it counts as then. Deadlines are looked at as well, since another had one. */
+static uint32_t level_after_waits(int64_t until_us)
+{
+    struct rig_sequence *ordinary;
+    struct scheduler_rig r;
+    uint32_t level;
+
     open_slots(&r, 1);
     r.jobs[0].sequence.queue_deadline_us = 3000000;
     ordinary = submit_class(&r, 4, 20, 1, ORDINARY);
     turn(&r, 3);
     fake_device_set_time(r.device, 5000000);
-    r.jobs[1].sequence.queue_deadline_us = 6000000;
+    r.jobs[1].sequence.queue_deadline_us = 5500000;
     submit_class(&r, 4, 3, 2, 0);
     turn(&r, 1);
     assert_int_equal(ordinary->sequence.state, SEQUENCE_PREEMPTED);
-    fake_device_set_time(r.device, 6500000);
+    fake_device_set_time(r.device, until_us);
     while (!runs(ordinary))
         turn(&r, 1);
-    assert_int_equal(ordinary->sequence.level, ORDINARY);
+    level = ordinary->sequence.level;
     finish(&r);
+    return level;
+}
+
+static void test_a_preempted_one_has_no_deadline_and_its_waits_add_up(void **state)
+{
+    (void)state;
+    assert_int_equal(level_after_waits(5700000), ORDINARY); /* what it ran for doesn't count */
+    assert_int_equal(level_after_waits(6500000), ORDINARY - 1);
 }
 
 /* The first is the oldest, which always gets on. */
@@ -344,7 +408,9 @@ int main(void)
         cmocka_unit_test(test_the_lowest_class_gives_way_first),
         cmocka_unit_test(test_what_is_held_gives_way_before_all),
         cmocka_unit_test(test_only_the_younger_gives_way_to_one_that_grows),
-        cmocka_unit_test(test_a_preempted_one_waits_anew_and_without_a_deadline),
+        cmocka_unit_test(test_a_better_class_takes_its_part_of_what_has_aged),
+        cmocka_unit_test(test_what_has_aged_does_not_stop_an_older_one_of_a_better_class),
+        cmocka_unit_test(test_a_preempted_one_has_no_deadline_and_its_waits_add_up),
         cmocka_unit_test(test_a_preempted_one_keeps_its_turn),
     };
 

@@ -115,17 +115,6 @@ static void test_weights_1_and_3_give_1_and_3_of_the_service(void **state)
     service_rig_close(&sim);
 }
 
-/* Steps that a prompt takes at half of what a step's time leaves beside a full batch of decodes and
- * the champion's page. */
-static int64_t own_prefill_us(uint32_t n_prompt)
-{
-    int64_t rows = (SERVICE_STEP_US - 2000) / SERVICE_ROW_US - service_rig_shared.max_sequences -
-                   KV_PAGE_TOKENS;
-    int64_t half = rows / 2, steps = (n_prompt + half - 1) / half;
-
-    return steps * SERVICE_STEP_US;
-}
-
 /* A request of another tenant: its first token waits for its own prefill, a step and a preemption.
  * A step may pass its time by the page that its first prompt always gets. */
 static void assert_another_is_served(struct simulation *sim)
@@ -136,8 +125,7 @@ static void assert_another_is_served(struct simulation *sim)
 
     while (victim->first_token_us == 0)
         assert_true(sim_turn(sim));
-    assert_true(victim->first_token_us - arrived <=
-                own_prefill_us(n_prompt) + 2 * (SERVICE_STEP_US + KV_PAGE_TOKENS * SERVICE_ROW_US));
+    assert_true(victim->first_token_us - arrived <= service_rig_first_token_us(n_prompt));
 }
 
 static void under_flood(const struct service_case *c, uint64_t seed)
@@ -182,94 +170,6 @@ static void test_long_outputs_give_way_as_well(void **state)
     for (size_t i = 0; i < N_CASES; i++)
         for (uint64_t seed = 1; seed <= 100; seed++)
             under_long_outputs(&cases[i], seed);
-}
-
-/* ---- classes ---- */
-
-/* A better class that always has small requests waiting, and two requests of a worse one. */
-static void under_better_class(uint32_t depth, uint32_t priority)
-{
-    const struct service_case c = {.depth = depth, .age_up_us = 100000};
-    struct sim_job *aged[2];
-    struct simulation sim;
-    int64_t arrived;
-
-    service_rig_open_shared(&sim, &c, 64, 3);
-    arrived = sim_now_us(&sim);
-    sim.priority = priority;
-    for (int i = 0; i < 2; i++)
-        aged[i] = service_rig_submit(&sim, 0, 100, 50);
-    sim.priority = 0;
-    while (service_rig_live(&sim, 0) > 0) {
-        while (service_rig_live(&sim, 1) < 30)
-            service_rig_submit(&sim, 1, 2, 2);
-        assert_true(sim_turn(&sim));
-        assert_true(sim_now_us(&sim) - arrived < 3000000);
-    }
-    assert_int_equal(aged[0]->status + aged[1]->status, 2 * ST_OK);
-    service_rig_close(&sim);
-}
-
-static void test_what_has_aged_does_not_starve_under_a_better_class(void **state)
-{
-    (void)state;
-    for (uint32_t depth = 1; depth <= 2; depth++)
-        for (uint32_t priority = 1; priority < PRIORITY_CLASSES; priority++)
-            under_better_class(depth, priority);
-}
-
-/* A tenant that comes into a class that has aged is first in it, and stays admitted as what the
- * class counts as: the better class doesn't take the place back. */
-static void test_who_comes_into_a_class_that_has_aged_gets_on_as_well(void **state)
-{
-    const struct service_case c = {.depth = 1, .age_up_us = 1000000};
-    struct sim_job *late = NULL;
-    struct simulation sim;
-    int64_t arrived = 0;
-
-    (void)state;
-    service_rig_open_shared(&sim, &c, 100, 3);
-    sim.priority = 1;
-    for (int i = 0; i < 40; i++)
-        service_rig_submit(&sim, 0, 100, 50);
-    while (late == NULL || late->n_ends == 0) {
-        sim.priority = 0;
-        while (service_rig_live(&sim, 1) < 30)
-            service_rig_submit(&sim, 1, 2, 2);
-        sim.priority = 1;
-        if (late == NULL && sim_now_us(&sim) > 1200000) {
-            arrived = sim_now_us(&sim);
-            late = service_rig_submit(&sim, 2, 20, 20);
-        }
-        assert_true(sim_turn(&sim));
-        assert_true(late == NULL || late->sequence.state != SEQUENCE_PREEMPTED);
-    }
-    assert_true(sim_now_us(&sim) - arrived < c.age_up_us);
-    service_rig_close(&sim);
-}
-
-/* A long queue of another class, all of it aged: the next place that comes free is the better
- * class's, whose request is the shorter one as well. */
-static void test_a_long_queue_that_has_aged_does_not_keep_out_the_better_class(void **state)
-{
-    const struct service_case c = {.depth = 1, .priority = 1, .age_up_us = 100000};
-    struct sim_job *better;
-    struct simulation sim;
-    uint64_t ended;
-
-    (void)state;
-    service_rig_open_shared(&sim, &c, 200, 3);
-    for (int i = 0; i < 120; i++)
-        service_rig_submit(&sim, 0, 20, 40);
-    while (sim.n_ended < 40)
-        assert_true(sim_turn(&sim));
-    sim.priority = 0;
-    better = service_rig_submit(&sim, 1, 10, 1);
-    ended = sim.n_ended;
-    while (better->first_token_us == 0)
-        assert_true(sim_turn(&sim));
-    assert_true(sim.n_ended - ended <= 2 * service_rig_shared.max_sequences);
-    service_rig_close(&sim);
 }
 
 /* ---- ten thousand ---- */
@@ -344,9 +244,6 @@ int main(void)
         cmocka_unit_test(test_weights_1_and_3_give_1_and_3_of_the_service),
         cmocka_unit_test(test_a_flood_moves_anothers_first_token_by_a_step_and_a_preemption),
         cmocka_unit_test(test_long_outputs_give_way_as_well),
-        cmocka_unit_test(test_what_has_aged_does_not_starve_under_a_better_class),
-        cmocka_unit_test(test_who_comes_into_a_class_that_has_aged_gets_on_as_well),
-        cmocka_unit_test(test_a_long_queue_that_has_aged_does_not_keep_out_the_better_class),
         cmocka_unit_test(test_the_last_thousand_of_ten_is_as_quick_as_the_first),
     };
 

@@ -79,7 +79,7 @@ class Starved:
         n = 0
         while time.monotonic() < end:
             pid = two.engine_pid(SHALLOW)
-            with starved(pid) as is_possible:
+            with starved(pid, allowed=256 << 10) as is_possible:
                 if not is_possible:
                     sys.exit("no memory control group can be made here: leave it out with --leave-out starved")
                 if wait_until(end, lambda: is_gone(pid)):

@@ -79,12 +79,13 @@ class Starved:
         n = 0
         while time.monotonic() < end:
             pid = two.engine_pid(SHALLOW)
-            with starved(pid) as is_possible:
+            with starved(pid, allowed=256 << 10) as is_possible:
                 if not is_possible:
                     sys.exit("no memory control group can be made here: leave it out with --leave-out starved")
-                if not wait_until(end, lambda: is_gone(pid)):
+                if wait_until(end, lambda: is_gone(pid)):
+                    n += 1
+                else:
                     kill(two, pid)  # its group has to be empty
-            n += 1
             come_back(two, pid)
         return n
 

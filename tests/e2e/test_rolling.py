@@ -64,7 +64,8 @@ class NextGateway:
     def __init__(self, house):
         port, admin_port = free_ports(2)
         text = house.config.read_text().replace(f"port: {house.port}", f"port: {port}")
-        text = text.replace(f"port: {house.admin_port}", f"port: {admin_port}").replace(f"{house.dir}/journal", f"{house.dir}/journal.next")
+        text = text.replace(f"port: {house.admin_port}", f"port: {admin_port}")
+        text = text.replace(f"{house.dir}/journal", f"{house.dir}/journal.next")
         (house.dir / "journal.next").mkdir()
         path = house.config.with_suffix(".next.yaml")
         path.write_text(text)

@@ -69,13 +69,15 @@ static bool put_absence(struct buf *text, const struct engine_stats *st)
 static void put_reason(struct buf *b, struct api *a)
 {
     static const char part[] = "engine"; /* what put_absence begins with */
-    const struct engine_model *m = NULL;
     struct engine_stats st;
+    const char *id = "";
     struct buf text;
 
     buf_init(&text);
     for (size_t i = 0; i < a->n_models && text.len == 0; i++) {
-        m = engine_model_at(a->parts.engine, i);
+        const struct engine_model *m = engine_model_at(a->parts.engine, i);
+
+        id = m->id;
         engine_stats_of(a->parts.engine, m, &st);
         (void)put_absence(&text, &st);
     }
@@ -83,7 +85,7 @@ static void put_reason(struct buf *b, struct api *a)
         buf_printf(b, ",\"reason\":\"%s", part);
         if (a->n_models > 1) {
             buf_putc(b, ' ');
-            json_put_chars(b, m->id, strlen(m->id));
+            json_put_chars(b, id, strlen(id));
         }
         json_put_chars(b, text.data + strlen(part), text.len - strlen(part));
         buf_putc(b, '"');

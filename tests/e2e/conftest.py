@@ -67,12 +67,12 @@ class Stack:
     def __init__(self, directory, model=MODEL, env=None):
         self.dir = Path(directory)
         self.port, self.tls_port, self.admin_port = free_ports(3)
-        self.model = model
+        self.model_file = model
         self.env = env
         self.process = None
 
     def command(self):
-        return [str(BIN), "up", "--dir", str(self.dir), "--model", str(self.model), "--port", str(self.port),
+        return [str(BIN), "up", "--dir", str(self.dir), "--model", str(self.model_file), "--port", str(self.port),
                 "--tls-port", str(self.tls_port), "--admin-port", str(self.admin_port)]
 
     def start(self, wait=True):

@@ -188,7 +188,7 @@ def test_unknown_fields_pass_whatever_their_numbers(stack, key, client):
 def test_weights_that_are_not_finite_fail_each_request_and_nothing_else(own_stack):
     stack, path = own_stack, own_stack.dir.parent / MODEL.name
     subprocess.run([sys.executable, ROOT / "tools/damaged_gguf.py", MODEL, path, "output_norm.weight"], check=True)
-    stack.model = path
+    stack.model_file = path
     stack.start()
     engine, tenant = stack.pid_of("engine"), "damaged"
     key = stack.new_key(tenant)

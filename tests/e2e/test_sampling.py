@@ -297,7 +297,7 @@ def test_a_model_s_own_defaults_hold_when_the_administrator_says_so(own_stack):
     stack = own_stack
     path = stack.dir.parent / MODEL.name
     with_metadata(MODEL, path, "general.sampling.temp", 0.0)
-    stack.model = path
+    stack.model_file = path
     stack.start()
 
     def texts_of(**fields):

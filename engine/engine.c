@@ -9,7 +9,7 @@
 
 /* ---- open, close ---- */
 
-/* Of several models the reason says whose it is. */
+/* Of several models the reason says whose it is. `why` is zeroed, not NULL. */
 static enum status open_revision(struct served_model *m, const struct engine_model_config *cfg,
                                  struct reason *why)
 {
@@ -42,23 +42,24 @@ static bool may_come_later(const struct engine_config *cfg, const struct engine_
 static enum status open_revisions(struct engine *e, const struct engine_config *cfg,
                                   struct reason *why)
 {
-    enum status s, failure = ST_OK;
-    struct reason inner, of_failure = {0};
+    enum status failure = ST_OK;
+    struct reason of_failure = {0};
     bool refuses = false;
     size_t n_open = 0;
 
     for (size_t i = 0; i < e->n_models && !refuses; i++) {
-        inner = (struct reason){0};
-        s = open_revision(&e->models[i], &cfg->models[i], &inner);
+        struct reason inner = {0};
+        enum status s = open_revision(&e->models[i], &cfg->models[i], &inner);
+
         if (s == ST_OK) {
             n_open++;
             continue;
         }
         refuses = !may_come_later(cfg, &cfg->models[i]);
-        if (failure != ST_OK && !refuses)
-            continue;
-        failure = s;
-        of_failure = inner;
+        if (failure == ST_OK || refuses) {
+            failure = s;
+            of_failure = inner;
+        }
     }
     if (n_open > 0 && !refuses)
         return ST_OK;

@@ -45,11 +45,15 @@ static bool find_model(struct inference *i, struct api_error *e)
         return error_set(e, ERROR_MODEL, "model",
                          "The model '%s' does not exist or you do not have access to it.",
                          p->model);
+    i->request->log_model = model->id;
     i->revision = engine_revision_get(model);
+    if (i->revision == NULL) {
+        *e = (struct api_error){.kind = ERROR_UNAVAILABLE, .retry_after_ms = API_RETRY_MS};
+        return false;
+    }
     if (!params_check_model(p, i->revision, e))
         return false;
     params_use_defaults(p, &i->revision->defaults);
-    i->request->log_model = model->id;
     return true;
 }
 

@@ -14,7 +14,7 @@ struct metrics_view {
     size_t n_loops;                     /* > 0 */
     const struct engine_stats *engine;  /* of all models together */
     const struct engine_stats *engines; /* of each, in the loops' order */
-    const uint32_t *context_tokens;     /* as engines: of the revision that is served */
+    const uint32_t *context_tokens;     /* as engines: of the revision that is served; 0: none */
     const struct billing_stats *billing;
     uint64_t answer_bytes; /* that wait for clients */
     int64_t wall_ms;

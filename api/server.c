@@ -109,7 +109,7 @@ static void read_engines(struct api *a, struct engine_stats *engines, uint32_t *
         const struct engine_revision *r = engine_revision_get(m);
 
         engine_stats_of(e, m, &engines[i]);
-        contexts[i] = r->context_tokens;
+        contexts[i] = r != NULL ? r->context_tokens : 0;
         engine_revision_put(r);
     }
 }

@@ -212,7 +212,7 @@ void shape_model(struct buf *b, const struct engine_model *m, const char *name)
     buf_puts(b, "{\"id\":");
     json_put_cstr(b, name);
     buf_puts(b, ",\"object\":\"model\",\"created\":");
-    json_put_int(b, r->created_s);
+    json_put_int(b, r != NULL ? r->created_s : 0);
     engine_revision_put(r);
     buf_puts(b, ",\"owned_by\":\"sluice\"}");
 }

@@ -60,7 +60,8 @@ void shape_finish(struct buf *b, const struct shape *s, uint32_t index, enum eng
 /* choices: [] and the usage; only where include_usage. */
 void shape_usage(struct buf *b, const struct shape *s, const struct engine_usage *usage);
 
-/* An entry of /v1/models under one of the model's names; the list has one for each. */
+/* An entry of /v1/models under one of the model's names; the list has one for each. Without a
+ * revision yet `created` is 0. */
 void shape_model(struct buf *b, const struct engine_model *m, const char *name);
 void shape_models(struct buf *b, const struct engine *e);
 

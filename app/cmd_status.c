@@ -88,30 +88,36 @@ static void print_engines(const struct status_report *r)
     }
 }
 
-/* The names of what /readyz calls false. */
-static void print_missing(const json_t *readyz)
+/* The names of what /readyz calls false of `which`, and why; nothing where all is there. */
+static void print_missing(const json_t *readyz, const char *which)
 {
-    json_t *parts = json_object_get(readyz, "parts"), *value;
     const char *reason = json_string_value(json_object_get(readyz, "reason")), *name,
-               *separator = "";
+               *separator = ", missing: ";
+    json_t *value;
+    bool any = false;
 
-    json_object_foreach(parts, name, value)
+    json_object_foreach(json_object_get(readyz, which), name, value)
     {
         if (!json_is_false(value))
             continue;
         printf("%s%s", separator, name);
         separator = ", ";
+        any = true;
     }
-    printf("%s%s\n", reason != NULL ? "; " : "", reason != NULL ? reason : "");
+    if (any && reason != NULL)
+        printf("; %s", reason);
 }
 
 static void print_gateway(const struct status_report *r, const struct config *c)
 {
     if (r->http == 200) {
-        printf("gateway  ready on %s port %" PRId64 "\n", c->listen, c->port);
+        printf("gateway  ready on %s port %" PRId64, c->listen, c->port);
+        print_missing(r->readyz, "models");
+        putchar('\n');
     } else if (r->readyz != NULL) {
-        printf("gateway  not ready on %s port %" PRId64 ", missing: ", c->listen, c->port);
-        print_missing(r->readyz);
+        printf("gateway  not ready on %s port %" PRId64, c->listen, c->port);
+        print_missing(r->readyz, "parts");
+        putchar('\n');
     } else if (r->http != -1) {
         printf("gateway  %s port %" PRId64 " answers with %d: is it ours?\n", c->listen, c->port,
                r->http);

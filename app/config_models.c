@@ -54,8 +54,8 @@ static const struct config_key own_keys[] = {
      .fallback = "off",
      .offset = AT(required),
      .choices = switches,
-     .help = "`on`: while its engine is away the gateway is not ready. `/readyz` needs at least "
-             "one model in any case."},
+     .help = "`on`: while its engine is away the gateway is not ready, and it doesn't start where "
+             "the model's file can't be opened. `/readyz` needs at least one model in any case."},
     {.name = "model.context_tokens",
      .kind = CONFIG_INT,
      .fallback = "0",

@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +9,7 @@
 
 /* ---- open, close ---- */
 
-/* Of several models the reason says whose it is. */
+/* Of several models the reason says whose it is. `why` is zeroed, not NULL. */
 static enum status open_revision(struct served_model *m, const struct engine_model_config *cfg,
                                  struct reason *why)
 {
@@ -21,25 +22,61 @@ static enum status open_revision(struct served_model *m, const struct engine_mod
         m->current = r;
         return ST_OK;
     }
+    if (inner.text[0] == '\0')
+        snprintf(inner.text, sizeof inner.text, "%s", status_text(s));
+    snprintf(m->trouble, sizeof m->trouble, "%.*s", (int)sizeof m->trouble - 1, inner.text);
     if (m->engine->n_models > 1)
-        return fail(why, s, "model %s: %.200s", cfg->id,
-                    inner.text[0] != '\0' ? inner.text : status_text(s));
-    if (why != NULL)
-        *why = inner;
+        return fail(why, s, "model %s: %.200s", cfg->id, inner.text);
+    *why = inner;
     return s;
+}
+
+/* swap.c opens it. Not one that is required: who marked it wants to know now. */
+static bool may_come_later(const struct engine_config *cfg, const struct engine_model_config *m)
+{
+    return cfg->reload != NULL && !m->required;
+}
+
+/* One that can't be opened keeps none of the others from being served; without any there is nothing
+ * to serve, and the reason is the first one's. */
+static enum status open_revisions(struct engine *e, const struct engine_config *cfg,
+                                  struct reason *why)
+{
+    enum status failure = ST_OK;
+    struct reason of_failure = {0};
+    bool refuses = false;
+    size_t n_open = 0;
+
+    for (size_t i = 0; i < e->n_models && !refuses; i++) {
+        struct reason inner = {0};
+        enum status s = open_revision(&e->models[i], &cfg->models[i], &inner);
+
+        if (s == ST_OK) {
+            n_open++;
+            continue;
+        }
+        refuses = !may_come_later(cfg, &cfg->models[i]);
+        if (failure == ST_OK || refuses) {
+            failure = s;
+            of_failure = inner;
+        }
+    }
+    if (n_open > 0 && !refuses)
+        return ST_OK;
+    if (why != NULL)
+        *why = of_failure;
+    return failure;
 }
 
 static enum status open_models(struct engine *e, const struct engine_config *cfg,
                                struct reason *why)
 {
-    enum status s = ST_OK;
-
     assert(cfg->n_models > 0);
     e->models = calloc(cfg->n_models, sizeof e->models[0]);
     if (e->models == NULL)
         return ST_NO_MEMORY;
     e->n_models = cfg->n_models;
-    for (size_t i = 0; s == ST_OK && i < cfg->n_models; i++) {
+    for (size_t i = 0; i < cfg->n_models; i++) {
         const struct engine_model_config *from = &cfg->models[i];
 
         e->models[i] = (struct served_model){.pub = {.id = from->id,
@@ -47,9 +84,8 @@ static enum status open_models(struct engine *e, const struct engine_config *cfg
                                                      .n_aliases = from->n_aliases,
                                                      .required = from->required},
                                              .engine = e};
-        s = open_revision(&e->models[i], from, why);
     }
-    return s;
+    return open_revisions(e, cfg, why);
 }
 
 static void close_model(struct served_model *m)

@@ -93,7 +93,9 @@ struct engine_revision {
 };
 
 /* Maps the models' files, builds tokenizers and templates, starts the text threads. Does not need
- * the engine processes. */
+ * the engine processes. Of several models one that can't be opened is tried again, later each time,
+ * until it can; refused with the reason where none can be, one that is required can't, or models
+ * never change. */
 MUST_CHECK enum status engine_open(const struct engine_config *cfg, struct engine **out,
                                    struct reason *why);
 /* After all links are closed; their loops turn no more. */
@@ -104,7 +106,8 @@ void engine_close(struct engine *e);
 const struct engine_model *engine_model_at(const struct engine *e, size_t i);
 const struct engine_model *engine_model_find(const struct engine *e, const char *name);
 
-/* The current revision; the caller puts it when nothing of it is used any more. Any thread. */
+/* The current revision; the caller puts it when nothing of it is used any more. NULL: the model
+ * could not be opened yet. Any thread. */
 const struct engine_revision *engine_revision_get(const struct engine_model *m);
 /* NULL is fine. Any thread; before engine_close. */
 void engine_revision_put(const struct engine_revision *r);
@@ -272,9 +275,9 @@ struct engine_claim {
     size_t n_left, next;
 };
 
-/* Asks how requests ended whose gateway died, once an engine is there; those that the engine still
- * ends are answered when they have ended. An engine of an older version knows none. Answers may
- * come from inside. One claim at a time on a model's link. */
+/* Asks how requests ended whose gateway died, once the model and an engine are there; those that
+ * the engine still ends are answered when they have ended. An engine of an older version knows
+ * none. Answers may come from inside. One claim at a time on a model's link. */
 void engine_claim(struct engine_link *l, struct engine_claim *c);
 /* No on_settled comes any more; also right after the last. Before engine_link_close. */
 void engine_unclaim(struct engine_link *l, struct engine_claim *c);

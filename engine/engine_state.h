@@ -43,8 +43,9 @@ struct served_model {
     struct engine_model pub;
     struct engine *engine;
     /* under engine.lock: */
-    struct served_revision *revisions, *current;
-    struct served_revision *next; /* NULL: no change is going on */
+    struct served_revision *revisions;
+    struct served_revision *current; /* NULL: none could be opened yet; then never again */
+    struct served_revision *next;    /* NULL: no change is going on */
     /* Of a change, see swap.c: */
     bool is_opening;               /* its thread reads the file */
     bool is_wanted;                /* one is to begin at due_ms */
@@ -54,7 +55,7 @@ struct served_model {
     enum backend_event wanted_for; /* with is_wanted */
     int64_t due_ms, give_up_ms;    /* monotonic; the latter of `next` */
     int64_t backoff_ms;            /* after the next failure */
-    char trouble[128];             /* why the last change failed; "": it didn't */
+    char trouble[128];             /* why the last opening or change failed; "": it didn't */
 };
 
 struct engine {

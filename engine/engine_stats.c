@@ -28,7 +28,10 @@ void engine_stats_of(struct engine *e, const struct engine_model *m, struct engi
     int64_t now_ms = clock_mono_ms();
 
     pthread_mutex_lock(&e->lock);
-    stats_cell_read(&served->current->stats, now_ms, out);
+    if (served->current != NULL)
+        stats_cell_read(&served->current->stats, now_ms, out);
+    else
+        *out = (struct engine_stats){.last_step_age_ms = -1};
     out->stalled = out->connected && e->silence_ms != 0 && out->last_step_age_ms >= e->silence_ms;
     if (!out->connected && served->trouble[0] != '\0')
         memcpy(out->absence, served->trouble, sizeof out->absence);

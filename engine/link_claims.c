@@ -1,5 +1,5 @@
 /* Claims of a loop: asked of the current revision's engine, and again of the next one when that
- * engine has gone before it has answered. */
+ * engine has gone before it has answered. While no revision is current a claim waits for it. */
 #include <assert.h>
 
 #include "engine/links.h"
@@ -23,13 +23,17 @@ static void ask(struct engine_link *l, struct model_links *of)
     size_t i = (size_t)(of - l->models);
     const struct engine_revision *r = engine_revision_get(&l->engine->models[i].pub);
 
-    of->asked = links_find(l, r);
-    assert(of->asked != NULL); /* no revision is current before every loop has a link of it */
-    of->asked->backend->ops->claim(of->asked->backend, &of->inner);
+    of->asked = r != NULL ? links_find(l, r) : NULL;
+    if (of->asked != NULL)
+        of->asked->backend->ops->claim(of->asked->backend, &of->inner);
+    else
+        engine_revision_put(r);
 }
 
 static void take_back(struct model_links *of)
 {
+    if (of->asked == NULL)
+        return;
     of->asked->backend->ops->unclaim(of->asked->backend, &of->inner);
     engine_revision_put(&of->asked->revision->pub);
     of->asked = NULL;
@@ -67,7 +71,9 @@ void engine_release(struct engine_link *l, const struct engine_model *m, const s
 
 void links_move_claim(struct engine_link *l, struct model_links *of)
 {
-    if (of->claim == NULL || link_is_ready(of->asked) || !link_is_in(of->asked, REVISION_OLD))
+    if (of->claim == NULL)
+        return;
+    if (of->asked != NULL && (link_is_ready(of->asked) || !link_is_in(of->asked, REVISION_OLD)))
         return;
     take_back(of);
     ask(l, of);

@@ -53,6 +53,14 @@ static void on_event(void *arg, enum backend_event what)
     pthread_mutex_unlock(&e->lock);
 }
 
+/* A first revision waits for it. */
+static void note_opened(struct engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    swap_wake(e);
+    pthread_mutex_unlock(&e->lock);
+}
+
 /* The revision's n_links counts it already. */
 static enum status open_one(struct engine_link *l, struct served_revision *r)
 {
@@ -75,6 +83,7 @@ static enum status open_one(struct engine_link *l, struct served_revision *r)
     of->first = rl;
     if (link_is_ready(rl))
         on_event(rl, BACKEND_GREETED);
+    note_opened(l->engine);
     return ST_OK;
 }
 
@@ -157,9 +166,9 @@ static enum status follow(struct engine_link *l)
     enum status s = ST_OK;
 
     for (size_t i = 0; s == ST_OK && i < l->engine->n_models; i++) {
-        links_move_claim(l, &l->models[i]);
         close_gone(&l->models[i]);
         s = open_missing(l, &l->engine->models[i]);
+        links_move_claim(l, &l->models[i]);
     }
     return s;
 }
@@ -308,7 +317,7 @@ bool engine_link_takes(const struct engine_link *l, const struct engine_revision
 bool engine_link_serves(const struct engine_link *l, const struct engine_model *m)
 {
     const struct engine_revision *r = engine_revision_get(m);
-    bool serves = engine_link_takes(l, r);
+    bool serves = r != NULL && engine_link_takes(l, r);
 
     engine_revision_put(r);
     return serves;

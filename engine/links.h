@@ -17,7 +17,8 @@ struct revision_link {
 struct model_links {
     struct revision_link *first;
     /* A claim is asked through one of its own, which notices the last answer and moves from link to
-     * link. NULL: there is none. `asked` and its revision stay until it is over. */
+     * link. NULL: there is none. `asked` and its revision stay until it is over; NULL: none is
+     * current yet. */
     struct engine_claim *claim;
     struct engine_claim inner;
     struct revision_link *asked;
@@ -63,7 +64,8 @@ bool link_is_in(const struct revision_link *rl, enum revision_phase phase);
 /* ---- link_claims.c ---- */
 
 /* An old engine that is gone answers no more, and the one in its place has another model: the claim
- * goes there, where what isn't known is said to be so. */
+ * goes there, where what isn't known is said to be so. One that waits for the first revision goes
+ * to that when it is current. */
 void links_move_claim(struct engine_link *l, struct model_links *of);
 
 #endif

@@ -156,9 +156,10 @@ const struct engine_revision *engine_revision_get(const struct engine_model *m)
 
     pthread_mutex_lock(&served->engine->lock);
     r = served->current;
-    r->n_holders++;
+    if (r != NULL)
+        r->n_holders++;
     pthread_mutex_unlock(&served->engine->lock);
-    return &r->pub;
+    return r != NULL ? &r->pub : NULL;
 }
 
 void engine_revision_put(const struct engine_revision *pub)

@@ -7,7 +7,10 @@
  * the last request that holds it has ended; then the old engine sees its last gateway leave.
  *
  * A change that fails leaves all as it was and is tried again, later each time: the old engine goes
- * on as long as it can. */
+ * on as long as it can.
+ *
+ * The first revision of a model whose file could not be opened at the start comes the same way, but
+ * waits for no engine. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,14 +134,18 @@ static void publish(struct served_model *m)
     m->current = m->next;
     m->next = NULL;
     m->current->phase = REVISION_CURRENT;
-    old->phase = REVISION_OLD;
     m->trouble[0] = '\0';
     m->backoff_ms = BACKOFF_MIN_MS;
     m->is_wanted = m->is_wanted_again;
     m->wanted_for = BACKEND_HANDOVER;
     m->due_ms = 0;
     log_info(NULL, "engine.swap", "model=%s revision=%.12s before=%.12s", m->pub.id,
-             m->current->pub.hex, old->pub.hex);
+             m->current->pub.hex, old != NULL ? old->pub.hex : "none");
+    if (old == NULL) {
+        links_tell(m->engine); /* claims wait for it */
+        return;
+    }
+    old->phase = REVISION_OLD;
     let_go(old);
 }
 
@@ -185,12 +192,21 @@ static void begin(struct swap *s, struct served_model *m)
 
 /* ---- the thread ---- */
 
+/* The next revision can have the requests. The first one only needs the loops' links: where none
+ * was before, an engine that is away is no reason to wait. */
+static bool is_prepared(const struct swap *s, const struct served_model *m)
+{
+    const struct served_revision *next = m->next;
+
+    return (m->current != NULL ? next->n_greeted : next->n_links) == s->engine->n_links;
+}
+
 /* Under the lock. Returns when it is to be looked at again; INT64_MAX: when something happens. */
 static int64_t step(struct swap *s, struct served_model *m)
 {
     int64_t now_ms = clock_mono_ms();
 
-    if (m->next != NULL && m->next->n_greeted == s->engine->n_links)
+    if (m->next != NULL && is_prepared(s, m))
         publish(m);
     else if (m->next != NULL && (m->is_next_refused || now_ms >= m->give_up_ms))
         give_up(m);
@@ -275,8 +291,10 @@ enum status swap_start(struct engine *e, const struct engine_config *cfg)
     s->reload = cfg->reload;
     s->reload_arg = cfg->reload_arg;
     init_wake(&s->wake);
-    for (size_t i = 0; i < e->n_models; i++)
+    for (size_t i = 0; i < e->n_models; i++) {
         e->models[i].backoff_ms = BACKOFF_MIN_MS;
+        e->models[i].is_wanted = e->models[i].current == NULL;
+    }
     e->swap = s;
     if (pthread_create(&s->thread, NULL, run, s) == 0) {
         pthread_setname_np(s->thread, "swap");

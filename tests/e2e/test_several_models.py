@@ -231,3 +231,40 @@ def test_engines_of_one_file_share_its_pages(stack):
         s.stop()
         if not os.environ.get("SLUICE_KEEP_LOGS"):
             shutil.rmtree(base, ignore_errors=True)
+
+
+def test_a_damaged_file_takes_only_its_own_model_along(stack):
+    """From the gateway's start on; once it is mended the model is served, without a restart."""
+    base = scratch("damaged")
+    path = base / "late.gguf"
+    path.write_bytes(MODEL.read_bytes()[:4096])
+    s = Several(stack, base / "var", [{"path": str(MODEL), "id": MODEL_ID, "threads": 1, "kv_mb": 256},
+                                      {"path": str(path), "id": "test/late", "aliases": ["late"], "threads": 1, "kv_mb": 256}])
+    try:
+        s.start(wait=False)
+        s.wait_ready()
+        assert s.parts()["models"] == {MODEL_ID: True, "test/late": False}
+        reason = s.parts()["reason"]
+        assert reason.startswith("engine test/late: ") and "tensors" in reason
+        assert s.chat(max_tokens=2).status_code == 200
+        for name in ("test/late", "late"):
+            r = s.chat(model=name)
+            assert r.status_code == 503 and int(r.headers["retry-after"]) >= 1, r.text
+            assert s.get(f"/v1/models/{name}").json()["created"] == 0
+        assert [m["id"] for m in s.get("/v1/models").json()["data"]] == [MODEL_ID, "test/late", "late"]
+        done = s.cli("status", "--config", str(s.config))
+        assert f"missing: test/late; {reason}\n" in done.stdout
+        up = 'sluice_engine_up{model_name="%s",engine="0"}'
+        assert s.metrics()[up % MODEL_ID] == 1 and s.metrics()[up % "test/late"] == 0
+        subprocess.run([sys.executable, str(ROOT / "tools/shallow_gguf.py"), str(MODEL), str(base / "new"), "1"], check=True)
+        (base / "new").rename(path)
+        s.start_engine("test/late")
+        s.wait_model("test/late")
+        r = s.chat(model="late", max_tokens=2)
+        assert r.status_code == 200 and r.json()["model"] == "test/late"
+        assert s.get("/v1/models/late").json()["created"] == int(path.stat().st_mtime)
+        assert "reason" not in s.parts()
+    finally:
+        s.stop()
+        if not os.environ.get("SLUICE_KEEP_LOGS"):
+            shutil.rmtree(base, ignore_errors=True)

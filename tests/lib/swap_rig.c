@@ -72,12 +72,13 @@ static void make_file(struct swap_rig *r, size_t which)
     model_close(m);
 }
 
-static void open_gateway(struct swap_rig *r)
+static void open_gateway(struct swap_rig *r, size_t n_models)
 {
-    const struct engine_model_config m = {
-        .path = r->files[0], .id = "m", .socket_path = r->socket_path};
-    const struct engine_config cfg = {.models = &m,
-                                      .n_models = 1,
+    const struct engine_model_config models[] = {
+        {.path = r->file, .id = "m", .socket_path = r->socket_path},
+        {.path = r->files[1], .id = "beside", .socket_path = "/nowhere/engine.sock"}};
+    const struct engine_config cfg = {.models = models,
+                                      .n_models = n_models,
                                       .text_threads = 1,
                                       .text_queue = 1,
                                       .reload = reload,
@@ -93,7 +94,7 @@ static void open_gateway(struct swap_rig *r)
     }
 }
 
-void swap_rig_open(struct swap_rig *r)
+static void prepare(struct swap_rig *r)
 {
     memset(r, 0, sizeof *r);
     pthread_mutex_init(&r->lock, NULL);
@@ -106,8 +107,21 @@ void swap_rig_open(struct swap_rig *r)
         r->engines[i].listen_fd = -1;
     make_file(r, 0);
     make_file(r, 1);
+}
+
+void swap_rig_open(struct swap_rig *r)
+{
+    prepare(r);
     r->file = r->files[0];
-    open_gateway(r);
+    open_gateway(r, 1);
+}
+
+void swap_rig_open_without(struct swap_rig *r)
+{
+    prepare(r);
+    r->file = "/nowhere/m.gguf";
+    r->is_held = true;
+    open_gateway(r, 2);
 }
 
 void swap_rig_close_links(struct swap_rig *r)
@@ -183,10 +197,18 @@ bool swap_rig_serves(struct swap_rig *r)
 static bool has_file(struct swap_rig *r, size_t which)
 {
     const struct engine_revision *now = engine_revision_get(r->model);
-    bool has = strcmp(now->hex, r->hex[which]) == 0;
+    bool has = now != NULL && strcmp(now->hex, r->hex[which]) == 0;
 
     engine_revision_put(now);
     return has && swap_rig_serves(r);
+}
+
+bool swap_rig_has_revision(struct swap_rig *r)
+{
+    const struct engine_revision *now = engine_revision_get(r->model);
+
+    engine_revision_put(now);
+    return now != NULL;
 }
 
 bool swap_rig_has_file_0(struct swap_rig *r)

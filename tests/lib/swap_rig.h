@@ -30,6 +30,9 @@ struct swap_rig {
 
 /* Its settings name files[0]; no engine yet. */
 void swap_rig_open(struct swap_rig *r);
+/* Beside a second model, and without a revision: the settings name no file. Who reads them again is
+ * held. */
+void swap_rig_open_without(struct swap_rig *r);
 /* What is still open; the caller has put its revisions. */
 void swap_rig_close(struct swap_rig *r);
 void swap_rig_close_links(struct swap_rig *r);
@@ -47,7 +50,8 @@ void swap_rig_hand_over(struct swap_rig *r, size_t from, size_t to, size_t which
 void swap_rig_await(struct swap_rig *r, bool (*check)(struct swap_rig *r));
 void swap_rig_turn(struct swap_rig *r);
 
-bool swap_rig_serves(struct swap_rig *r);     /* on every loop */
+bool swap_rig_serves(struct swap_rig *r); /* on every loop */
+bool swap_rig_has_revision(struct swap_rig *r);
 bool swap_rig_has_file_0(struct swap_rig *r); /* as the current revision, everywhere */
 bool swap_rig_has_file_1(struct swap_rig *r);
 size_t swap_rig_n_revisions(struct swap_rig *r); /* that live */

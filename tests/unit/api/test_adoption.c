@@ -87,13 +87,25 @@ static void open_billing(struct rig *r)
     assert_int_equal(r->n_interrupted, N);
 }
 
+static enum status refuse(void *arg, const char *id, struct engine_reload *to, struct reason *why)
+{
+    (void)arg;
+    (void)id;
+    (void)to;
+    (void)why;
+    return ST_NOT_FOUND;
+}
+
+/* And a model whose file can never be opened. */
 static void open_engine(struct rig *r)
 {
-    const struct engine_model_config model = {.path = r->model_path, .id = "a-model"};
-    const struct engine_config cfg = {.models = &model,
-                                      .n_models = 1,
+    const struct engine_model_config models[] = {{.path = r->model_path, .id = "a-model"},
+                                                 {.path = "/nowhere/m.gguf", .id = "unopened"}};
+    const struct engine_config cfg = {.models = models,
+                                      .n_models = COUNT_OF(models),
                                       .text_threads = 1,
                                       .text_queue = 1,
+                                      .reload = refuse,
                                       .backend = &fake_backend_ops,
                                       .backend_arg = &r->script};
 
@@ -254,6 +266,24 @@ static void a_model_that_is_not_served_any_more_is_not_asked_for(void **state)
     assert_int_equal(r.script.n_released, N - 1);
 }
 
+static void a_model_that_cannot_be_opened_is_waited_for_so_long(void **state)
+{
+    static const struct engine_usage settled[N] = {{100, 16, 70}, {100, 16, 70}, {100, 16, 70}};
+    struct rig r;
+
+    (void)state;
+    open_rig(&r, "unopened");
+    r.script.settled = settled;
+    r.script.n_settled = N;
+    start(&r, 50);
+    assert_true(adoption_left(r.adoption) > 0);
+    close_rig(&r);
+    counts_are(&r, 0, 100, 16, 70);
+    counts_are(&r, 1, 100, 16, 70);
+    counts_are(&r, 2, 0, 0, 0);
+    assert_int_equal(r.script.n_released, N - 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -262,6 +292,7 @@ int main(void)
         cmocka_unit_test(an_engine_that_is_silent_is_waited_for_so_long),
         cmocka_unit_test(a_stop_does_not_wait),
         cmocka_unit_test(a_model_that_is_not_served_any_more_is_not_asked_for),
+        cmocka_unit_test(a_model_that_cannot_be_opened_is_waited_for_so_long),
     };
 
     log_init("test", LOG_ERROR + 1); /* the database is away on purpose */

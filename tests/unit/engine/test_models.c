@@ -257,6 +257,41 @@ static void a_model_that_cannot_be_read_is_named(void **state)
     assert_non_null(strstr(why.text, "/nowhere/m.gguf"));
 }
 
+static enum status reload(void *arg, const char *id, struct engine_reload *to, struct reason *why)
+{
+    (void)arg;
+    (void)id;
+    (void)to;
+    (void)why;
+    return ST_NOT_FOUND;
+}
+
+static void without_any_model_or_a_required_one_there_is_no_start(void **state)
+{
+    struct pair *p = *state;
+    const struct engine_model_config none[] = {{.path = "/nowhere/1", .id = "first"},
+                                               {.path = "/nowhere/2", .id = "second"}};
+    const struct engine_model_config main_is_away[] = {
+        {.path = "/nowhere/1", .id = "some"},
+        {.path = "/nowhere/2", .id = "main", .required = true},
+        {.path = p->a.model_path, .id = "good"}};
+    struct engine_config cfg = {
+        .models = none, .n_models = 2, .text_threads = 1, .text_queue = 8, .reload = reload};
+    struct reason why = {0};
+    struct engine *e = NULL;
+
+    assert_int_not_equal(engine_open(&cfg, &e, &why), ST_OK);
+    assert_non_null(strstr(why.text, "model first: cannot open /nowhere/1"));
+    cfg.n_models = 1;
+    assert_int_not_equal(engine_open(&cfg, &e, &why), ST_OK);
+    assert_non_null(strstr(why.text, "/nowhere/1"));
+    cfg.models = main_is_away;
+    cfg.n_models = 3;
+    assert_int_not_equal(engine_open(&cfg, &e, &why), ST_OK);
+    assert_non_null(strstr(why.text, "model main: cannot open /nowhere/2"));
+    assert_null(e);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -267,6 +302,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(stats_are_each_engines_and_their_sum, setup, teardown),
         cmocka_unit_test_setup_teardown(a_model_that_cannot_be_read_is_named, setup, teardown),
+        cmocka_unit_test_setup_teardown(without_any_model_or_a_required_one_there_is_no_start,
+                                        setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

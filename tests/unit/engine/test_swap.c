@@ -292,6 +292,78 @@ static void a_file_that_cannot_be_opened_is_named_and_tried_again(void **state)
     swap_rig_close(&r);
 }
 
+/* ---- the first revision ---- */
+
+static void a_model_starts_without_a_file_that_cannot_be_opened(void **state)
+{
+    const struct engine_revision *now;
+    struct engine_stats st;
+    struct swap_job j;
+    struct swap_rig r;
+
+    (void)state;
+    swap_rig_open_without(&r);
+    swap_rig_play(&r, 0, 0);
+    assert_false(swap_rig_has_revision(&r) || swap_rig_serves(&r));
+    assert_true(names_the_file(&r));
+    engine_stats_of(r.engine, r.model, &st);
+    assert_true(st.last_step_age_ms == -1 && !st.stalled && !st.asleep);
+    swap_rig_hold(&r, false);
+    while (swap_rig_n_reloads(&r) < 2) /* tried again, in vain */
+        swap_rig_turn(&r);
+    assert_true(names_the_file(&r));
+    swap_rig_set_file(&r, r.files[0]);
+    swap_rig_await(&r, swap_rig_has_file_0);
+    assert_true(swap_rig_is_settled(&r));
+    assert_false(swap_rig_wants_change(&r));
+    now = engine_revision_get(r.model);
+    assert_int_equal(swap_rig_submit(&r, 1, now, &j), ST_OK);
+    while (r.engines[0].n_jobs == 0)
+        swap_rig_turn(&r);
+    played_engine_finish(&r.engines[0]);
+    while (j.n_ends == 0)
+        swap_rig_turn(&r);
+    assert_int_equal(j.end.status, ST_OK);
+    engine_revision_put(now);
+    swap_rig_close(&r);
+}
+
+/* As at the start: the engine may come at any time, and with another model. */
+static void the_first_revision_waits_for_no_engine(void **state)
+{
+    struct swap_rig r;
+
+    (void)state;
+    swap_rig_open_without(&r);
+    swap_rig_set_file(&r, r.files[0]);
+    swap_rig_hold(&r, false);
+    swap_rig_await(&r, swap_rig_has_revision);
+    assert_false(swap_rig_serves(&r));
+    swap_rig_set_file(&r, r.files[1]);
+    swap_rig_play(&r, 1, 1);
+    swap_rig_await(&r, swap_rig_has_file_1);
+    swap_rig_close(&r);
+}
+
+static void links_may_close_while_the_first_revision_comes(void **state)
+{
+    (void)state;
+    for (int turns = 0; turns < 12; turns++) {
+        struct swap_rig r;
+
+        swap_rig_open_without(&r);
+        swap_rig_play(&r, 0, 0);
+        swap_rig_set_file(&r, r.files[0]);
+        if (turns % 2 == 0)
+            swap_rig_hold(&r, false);
+        for (int i = 0; i < turns; i++)
+            swap_rig_turn(&r);
+        swap_rig_close_links(&r);
+        swap_rig_hold(&r, false);
+        swap_rig_close(&r);
+    }
+}
+
 /* ---- closing ---- */
 
 static void links_may_close_at_any_moment_of_a_change(void **state)
@@ -398,6 +470,9 @@ int main(void)
         cmocka_unit_test(an_engine_that_comes_back_as_it_was_ends_the_change),
         cmocka_unit_test(an_engine_of_another_model_than_the_file_gets_no_requests),
         cmocka_unit_test(a_file_that_cannot_be_opened_is_named_and_tried_again),
+        cmocka_unit_test(a_model_starts_without_a_file_that_cannot_be_opened),
+        cmocka_unit_test(the_first_revision_waits_for_no_engine),
+        cmocka_unit_test(links_may_close_while_the_first_revision_comes),
         cmocka_unit_test(links_may_close_at_any_moment_of_a_change),
         cmocka_unit_test(a_loop_may_leave_during_a_change),
         cmocka_unit_test(revisions_are_held_and_put_on_any_thread),

@@ -141,6 +141,52 @@ static void a_release_reaches_old_and_new(void **state)
     swap_rig_close(&r);
 }
 
+static void a_claim_waits_for_the_first_revision(void **state)
+{
+    struct asker a;
+    struct swap_rig r;
+
+    (void)state;
+    swap_rig_open_without(&r);
+    swap_rig_play(&r, 0, 0);
+    begin_claim(&r, &a);
+    for (int i = 0; i < 10; i++)
+        swap_rig_turn(&r);
+    assert_int_equal(a.n_settled, 0);
+    swap_rig_set_file(&r, r.files[0]);
+    swap_rig_hold(&r, false);
+    while (r.engines[0].n_claims == 0)
+        swap_rig_turn(&r);
+    assert_int_equal(r.engines[0].claimed.n, N);
+    for (size_t i = 0; i < N; i++)
+        played_engine_settle(&r.engines[0], &a.requests[i].id, i == 1);
+    await_settled(&r, &a, N);
+    for (size_t i = 0; i < N; i++)
+        assert_true(a.n_answers[i] == 1 && a.is_known[i] == (i == 1));
+    swap_rig_close(&r);
+}
+
+/* It was too long for who asked; the revision that comes then is asked nothing. */
+static void a_claim_that_waits_can_be_taken_back(void **state)
+{
+    struct asker a;
+    struct swap_rig r;
+
+    (void)state;
+    swap_rig_open_without(&r);
+    swap_rig_play(&r, 0, 0);
+    begin_claim(&r, &a);
+    engine_unclaim(r.links[0], &a.claim);
+    swap_rig_set_file(&r, r.files[0]);
+    swap_rig_hold(&r, false);
+    swap_rig_await(&r, swap_rig_has_file_0);
+    for (int i = 0; i < 10; i++)
+        swap_rig_turn(&r);
+    assert_int_equal(r.engines[0].n_claims, 0);
+    assert_int_equal(a.n_settled, 0);
+    swap_rig_close(&r);
+}
+
 static void stats_have_both_engines_work_and_the_new_ones_counters(void **state)
 {
     const struct wire_stats of_old = {.running = 3,
@@ -186,6 +232,8 @@ int main(void)
         cmocka_unit_test(what_a_dead_old_engine_left_open_is_asked_of_the_new_one),
         cmocka_unit_test(a_claim_that_is_taken_back_lets_the_old_engine_go),
         cmocka_unit_test(a_release_reaches_old_and_new),
+        cmocka_unit_test(a_claim_waits_for_the_first_revision),
+        cmocka_unit_test(a_claim_that_waits_can_be_taken_back),
         cmocka_unit_test(stats_have_both_engines_work_and_the_new_ones_counters),
     };
 

@@ -10,6 +10,7 @@ import httpx2
 from conftest import SLOW, sse_events, wait_for
 
 TOKENS_MAX = 8
+PROMPTS = 24  # a multiple of TOKENS_MAX, and of what is_streamed asks: a prompt always comes with the same of both
 AT_ONCE = 12
 
 
@@ -22,14 +23,15 @@ def is_streamed(i):
 
 
 class Rush(threading.Thread):
-    """`n` requests by AT_ONCE clients, request i for exactly tokens_of(i) tokens; a failure is a sentence in `failures`.
+    """`n` requests by AT_ONCE clients, request i for exactly tokens_of(i) tokens of the text that its prompt has always had;
+    a failure is a sentence in `failures`.
 
     targets: addresses, taken in turn; may be replaced at any time."""
 
     def __init__(self, name, targets, key, model, n):
         super().__init__(daemon=True)
         self.name_prefix, self.targets, self.key, self.model, self.n = name, targets, key, model, n
-        self.todo, self.n_done, self.failures, self.in_flight = iter(range(n)), 0, [], set()
+        self.todo, self.n_done, self.failures, self.in_flight, self.texts = iter(range(n)), 0, [], set(), {}
         self.start()
 
     def run(self):
@@ -55,10 +57,10 @@ class Rush(threading.Thread):
                 self.n_done += 1
 
     async def one(self, client, base, i):
-        body = {"model": self.model, "messages": [{"role": "user", "content": f"Number {i}."}], "max_tokens": tokens_of(i),
-                "ignore_eos": True}
+        body = {"model": self.model, "messages": [{"role": "user", "content": f"Number {i % PROMPTS}."}],
+                "max_tokens": tokens_of(i), "ignore_eos": True, "temperature": 0}
         if is_streamed(i):
-            body |= {"stream": True, "stream_options": {"include_usage": True}, "logprobs": True}
+            body |= {"stream": True, "stream_options": {"include_usage": True}}
         r = await client.post(base + "/v1/chat/completions", json=body,
                               headers={"authorization": f"Bearer {self.key}", "x-client-request-id": f"{self.name_prefix}-{i}"})
         wrong = self.what_is_wrong(r, i)
@@ -68,16 +70,18 @@ class Rush(threading.Thread):
     def what_is_wrong(self, r, i):
         if r.status_code != 200:
             return f"{r.status_code} {r.text[:200]}"
-        if not is_streamed(i):
-            got = r.json()["usage"]["completion_tokens"]
-            return None if got == tokens_of(i) else f"{got} tokens in place of {tokens_of(i)}"
-        events = sse_events(r.text)
-        if not events or events[-1] != "[DONE]":
-            return f"a stream cut off: {r.text[-200:]}"
-        chunks = [e for e in events if e != "[DONE]"]
-        seen = sum(len((e["choices"][0].get("logprobs") or {}).get("content") or []) for e in chunks if e.get("choices"))
-        got = chunks[-1]["usage"]["completion_tokens"] if chunks[-1].get("usage") else None
-        return None if seen == got == tokens_of(i) else f"{seen} and {got} tokens in place of {tokens_of(i)}"
+        if is_streamed(i):
+            events = sse_events(r.text)
+            if not events or events[-1] != "[DONE]":
+                return f"a stream cut off: {r.text[-200:]}"
+            text = "".join(e["choices"][0]["delta"].get("content") or "" for e in events[:-1] if e.get("choices"))
+            usage = events[-2].get("usage") or {}
+        else:
+            text, usage = r.json()["choices"][0]["message"]["content"], r.json()["usage"]
+        if usage.get("completion_tokens") != tokens_of(i):
+            return f"{usage} in place of {tokens_of(i)} tokens"
+        first = self.texts.setdefault(i % PROMPTS, text)
+        return None if text == first else f"{text!r}, and before {first!r}"
 
     def wait_done(self, share):
         """Until that share of them has ended."""

@@ -67,7 +67,9 @@ LIB := $(B)/libsluice.a
 
 # A test program per file tests/unit/FOLDER/test_NAME.c, which needs nothing but itself, and
 # tests/integration/FOLDER/test_NAME.c, which starts its own PostgreSQL and Redis; helpers in tests/lib.
-UNIT_SRC := $(wildcard tests/unit/*/test_*.c tests/unit/*/*/test_*.c)
+# Those of the longest run come first, so that no core waits for the last one.
+UNIT_SRC := $(wildcard tests/unit/engine/cpu/test_*.c) \
+    $(filter-out tests/unit/engine/cpu/%,$(wildcard tests/unit/*/test_*.c tests/unit/*/*/test_*.c))
 # engine/text is pure functions of one thread, and test_invariance compares bits of a device whose threads
 # test_device and test_threads show, and the scheduler with its simulations is of one thread: ThreadSanitizer has nothing
 # more to see there, and takes minutes for it.

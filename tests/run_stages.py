@@ -5,8 +5,9 @@ A stage is one call of make. Two lanes of them run side by side. The front one h
 other at the usual priority: the plain build's tests, then what each sanitized build shows of the running server. Those wait
 more than they compute, so the back lane, which yields to them, builds and runs the rest in what they leave of the cores.
 
-Each stage's output goes to build/logs/STAGE.log and is printed when it fails; a table of their seconds closes the run.
-Stages that need a failed one are left out, all others run. Exit 1 if any failed.
+Each stage's output goes to build/logs/STAGE.log and is printed in one piece when the stage ends; a table of their seconds
+closes the run, and the last lines of what failed. Stages that need a failed one are left out, all others run. Exit 1 if any
+failed.
 """
 
 import os
@@ -18,7 +19,7 @@ import time
 from pathlib import Path
 
 LOGS = Path("build/logs")
-LAST_LINES = 1000  # of a failed stage's output
+LAST_LINES = 60  # of a failed stage's output, once more at the end
 BACK_NICE = 10     # an engine that shares its cores is at 5
 FUZZ_SECONDS = 5
 ADDRESS, THREAD = "SAN=address,undefined", "SAN=thread"
@@ -79,11 +80,17 @@ def plan():
 
 
 def tell(stage):
-    """One line, and of a failed one what it said."""
-    if stage.state == "FAILED":
-        lines = stage.log.read_text(errors="replace").splitlines()[-LAST_LINES:]
-        print(f"---- the end of {stage.log} ----", *lines, "----", sep="\n")
+    """What it said, and a line about it."""
+    if stage.wall:
+        print(f"---- stage {stage.name} ----", stage.log.read_text(errors="replace"), sep="\n", end="")
     print(f"stage {stage.name}: {stage.state}" + (f", {stage.wall:.0f} s" if stage.wall else ""), flush=True)
+
+
+def print_failed(stages):
+    for s in stages:
+        if s.state == "FAILED":
+            lines = s.log.read_text(errors="replace").splitlines()[-LAST_LINES:]
+            print(f"\n---- the end of {s.log} ----", *lines, sep="\n")
 
 
 def run_lane(nice, stages, variables, environment, lock):
@@ -118,6 +125,7 @@ def main():
         for s in stages:
             s.stop()
     print_table(stages, time.monotonic() - begin)
+    print_failed(stages)
     return 0 if all(s.state == "passed" for s in stages) else 1
 
 

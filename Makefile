@@ -74,7 +74,7 @@ UNIT_SRC := $(wildcard tests/unit/engine/cpu/test_*.c) \
 # test_device and test_threads show, and the scheduler with its simulations is of one thread: ThreadSanitizer has nothing
 # more to see there, and takes minutes for it.
 TSAN_LEAVES_OUT := $(B)/unit/engine/text/% $(B)/unit/engine/cpu/test_invariance $(B)/unit/engine/core/test_scheduler% \
-    $(addprefix $(B)/unit/engine/core/test_,service simulator exchange step_time)
+    $(addprefix $(B)/unit/engine/core/test_,service service_classes simulator exchange step_time)
 UNIT_BIN := $(filter-out $(if $(findstring thread,$(SAN)),$(TSAN_LEAVES_OUT)),$(UNIT_SRC:tests/unit/%.c=$(B)/unit/%))
 INTEGRATION_SRC := $(wildcard tests/integration/*/test_*.c)
 INTEGRATION_BIN := $(INTEGRATION_SRC:tests/integration/%.c=$(B)/integration/%)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "app/config.h"
+#include "app/supervise/alone.h"
 #include "app/supervise/files.h"
 #include "app/supervise/fleet.h"
 #include "app/supervise/supervisor.h"
@@ -303,7 +304,8 @@ static enum status describe_engines(struct up *u, struct reason *why)
         put_log_aside(u->fleet.engines[i].child.spec.log);
         put_log_aside(u->fleet.engines[i].swap.other.spec.log);
     }
-    return fleet_end_orphans(&u->fleet, why);
+    st = alone_take_engines(u->layout.engine_socket, why);
+    return st == ST_OK ? fleet_end_orphans(&u->fleet, why) : st;
 }
 
 /* In the order to stop in, from behind: the gateway first. */

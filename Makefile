@@ -246,4 +246,4 @@ build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c build/fuzz/libsluice.a
 fuzz: $(FUZZ_BIN)
 	@sh tests/run_fuzz.sh $(FUZZ_SECONDS) $(FUZZ_BIN)
 
--include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
+-include $(shell find $(B)/obj build/fuzz -name '*.d' 2>/dev/null)

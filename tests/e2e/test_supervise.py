@@ -17,6 +17,7 @@ import pytest
 from conftest import BIN, MODEL, MODEL_ID, SLOW, Stack, free_port, scratch, sse_events, wait_for
 
 STALL_MS = 8000  # far above what an engine needs for its first steps on a machine that others use
+STALL_MAX_S = 2 * STALL_MS / 1000  # until it is seen and dealt with: far below the 30 s that hold where nothing is set
 
 
 class House(Stack):
@@ -125,11 +126,12 @@ def test_a_frozen_engine_is_killed_and_started_again(house):
     out = streams(house, key)
     frozen = time.monotonic()
     old = house.kill("engine", signal.SIGSTOP)
-    wait_for("its successor", lambda: house.pid_of("engine") not in (None, old), STALL_MS / 1000 + 2)
+    wait_for("its successor", lambda: house.pid_of("engine") not in (None, old), STALL_MAX_S)
     assert_ended_and_billed(house, "stall", out)
-    assert max(s.ended for s in out) - frozen < STALL_MS / 1000 + 2
+    assert max(s.ended for s in out) - frozen < STALL_MAX_S
     house.wait_ready(30)
-    assert f"said nothing for {STALL_MS // 1000} s: killed" in house.text()
+    silent_s = int(re.search(r"said nothing for (\d+) s: killed", house.text()).group(1))
+    assert STALL_MS / 1000 <= silent_s < STALL_MAX_S
     code, status = house.status()
     assert code == 0 and status["engines"][0]["deaths"] == 1 and "said nothing" in status["engines"][0]["reason"]
     assert house.chat(key=key).status_code == 200

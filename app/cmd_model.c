@@ -27,18 +27,17 @@
 #define ANSWER_BYTES_MAX (1 << 16)
 #define LOOK_AGAIN_MS    100
 
-static const char usage_text[] = "usage: sluice model list --config FILE\n"
-                                 "       sluice model load|unload|swap --config FILE ID\n"
-                                 "\n"
-                                 "Of a running sluice up or serve --with-engine. unload ends the "
-                                 "model's engine once its requests\n"
-                                 "have ended (at most 20 s); requests for it get 503 until load "
-                                 "starts it again. swap starts a\n"
-                                 "second engine from the file as it is now, and when that is ready "
-                                 "it takes the place of the\n"
-                                 "first, which ends its requests. All wait for the outcome. A "
-                                 "restart of the supervisor loads\n"
-                                 "every model.\n";
+static const char usage_text[] =
+    "usage: sluice model list --config FILE\n"
+    "       sluice model load|unload|swap --config FILE ID\n"
+    "\n"
+    "Of a running sluice up or serve --with-engine, which reads the file that it was started "
+    "with.\n"
+    "unload ends the model's engine once its requests have ended (at most 20 s); requests for it\n"
+    "get 503 until load starts it again. swap starts a second engine from the files as they are\n"
+    "now, and when that is ready it takes the place of the first, which ends its requests. All "
+    "wait\n"
+    "for the outcome; exit code 1: another one. A restart of the supervisor loads every model.\n";
 
 enum verb { MODEL_LIST, MODEL_LOAD, MODEL_UNLOAD, MODEL_SWAP };
 

@@ -86,10 +86,6 @@ class NextGateway:
         return self.process.wait(60 * SLOW)
 
 
-def can_swap(program):
-    return "swap" in subprocess.run([str(program), "model", "--help"], capture_output=True, text=True).stdout
-
-
 def begun_stories(house, key, n):
     stories = [Story(house, key, SHALLOW, LONG_TOKENS, seed=i) for i in range(n)]
     wait_for("streams", lambda: all(s.has_begun() for s in stories), 30 * SLOW)
@@ -119,9 +115,8 @@ def test_a_gateway_of_the_next_version_takes_over(house):
         rush.targets = [house.base, second.base]
         rush.wait_done(0.7)
         assert house.engine_pid(SHALLOW) == engine, "no model was loaded for that"
-        if can_swap(BIN) and can_swap(NEXT):
-            assert house.model("swap", SHALLOW).returncode == 0
-            assert house.engine_pid(SHALLOW) != engine, "of the next version too"
+        assert house.model("swap", SHALLOW).returncode == 0
+        assert house.engine_pid(SHALLOW) != engine, "of the next version too"
         rush.wait_done(0.8)
         rush.leave(second.base)
         assert second.stop() == 0
@@ -133,7 +128,7 @@ def test_a_gateway_of_the_next_version_takes_over(house):
     assert len(rows) == REQUESTS + 4
 
 
-@pytest.mark.skipif(SANITIZED or not can_swap(BIN), reason="of a build with sluice model swap")
+@pytest.mark.skipif(SANITIZED, reason="a load for a quick build")
 def test_an_engine_is_replaced_under_load(house):
     key = house.new_key("swapped", rpm=1000000, tpm=100000000, concurrency=1000)
     rush = Rush("s", [house.base], key, SHALLOW, REQUESTS)

@@ -1,44 +1,36 @@
 #include "app/cmd_model.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
+#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "app/config.h"
 #include "app/config_models.h"
 #include "app/supervise/control.h"
-#include "base/json.h"
+#include "app/supervise/control_ask.h"
+#include "base/buf.h"
 #include "base/log.h"
 #include "base/size.h"
 
 #define EXIT_FAILED 1
 #define EXIT_USAGE  2
 
-/* The supervisor answers within a turn. */
-#define ANSWER_S     10
-#define ANSWER_DEPTH 4
-/* Of 64 models, with their reasons. */
-#define ANSWER_BYTES_MAX (1 << 16)
-#define LOOK_AGAIN_MS    100
+#define LOOK_AGAIN_MS 100
 
-static const char usage_text[] = "usage: sluice model list --config FILE\n"
-                                 "       sluice model load|unload|swap --config FILE ID\n"
-                                 "\n"
-                                 "Of a running sluice up or serve --with-engine. unload ends the "
-                                 "model's engine once its requests\n"
-                                 "have ended (at most 20 s); requests for it get 503 until load "
-                                 "starts it again. swap starts a\n"
-                                 "second engine from the file as it is now, and when that is ready "
-                                 "it takes the place of the\n"
-                                 "first, which ends its requests. All wait for the outcome. A "
-                                 "restart of the supervisor loads\n"
-                                 "every model.\n";
+static const char usage_text[] =
+    "usage: sluice model list --config FILE\n"
+    "       sluice model load|unload|swap --config FILE ID\n"
+    "\n"
+    "Of a running sluice up or serve --with-engine, which reads the file that it was started "
+    "with.\n"
+    "unload ends the model's engine once its requests have ended (at most 20 s); requests for it\n"
+    "get 503 until load starts it again. swap starts a second engine from the files as they are\n"
+    "now, and when that is ready it takes the place of the first, which ends its requests. All "
+    "wait\n"
+    "for the outcome; exit code 1: another one. A restart of the supervisor loads every model.\n";
 
 enum verb { MODEL_LIST, MODEL_LOAD, MODEL_UNLOAD, MODEL_SWAP };
 
@@ -56,104 +48,6 @@ struct model_options {
     enum verb verb;
     const char *config, *id;
 };
-
-/* ---- one request ---- */
-
-static enum status connect_to(const char *path, int *out, struct reason *why)
-{
-    const struct timeval patience = {.tv_sec = ANSWER_S};
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    _Static_assert(sizeof a.sun_path >= CONTROL_PATH_BYTES, "every path fits");
-    if (fd == -1)
-        return fail(why, ST_IO, "no socket: %s", strerror(errno));
-    memcpy(a.sun_path, path, strlen(path) + 1);
-    if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == -1 ||
-        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) == -1 ||
-        connect(fd, (const struct sockaddr *)&a, sizeof a) == -1) {
-        enum status st =
-            errno == EACCES
-                ? fail(why, ST_FORBIDDEN, "%s: no right to ask there; run as its user", path)
-                : fail(why, ST_UNAVAILABLE,
-                       "no supervisor listens at %s: start sluice serve --with-engine or sluice up",
-                       path);
-        close(fd);
-        return st;
-    }
-    *out = fd;
-    return ST_OK;
-}
-
-static enum status exchange(int fd, const struct buf *request, struct buf *answer,
-                            struct reason *why)
-{
-    ssize_t n = send(fd, request->data, request->len, MSG_NOSIGNAL);
-
-    if (n != (ssize_t)request->len)
-        return fail(why, ST_IO, "the supervisor does not listen: %s", strerror(errno));
-    while (answer->len < ANSWER_BYTES_MAX && buf_reserve(answer, 4096)) {
-        n = recv(fd, answer->data + answer->len, 4096, 0);
-        if (n == -1 && errno == EINTR)
-            continue;
-        if (n == 0)
-            return ST_OK;
-        if (n == -1)
-            break;
-        answer->len += (size_t)n;
-    }
-    return fail(why, ST_IO, "the supervisor gave no answer");
-}
-
-static void put_request(struct buf *out, enum verb verb, const char *id)
-{
-    buf_puts(out, "{\"op\":");
-    json_put_cstr(out, verbs[verb].name);
-    if (verb != MODEL_LIST) {
-        buf_puts(out, ",\"model\":");
-        json_put_cstr(out, id);
-    }
-    buf_puts(out, "}\n");
-}
-
-static enum status read_answer(const struct buf *text, json_t **out, struct reason *why)
-{
-    json_t *o = NULL;
-    const char *error;
-
-    if (json_parse(text->data, text->len, ANSWER_DEPTH, &o, NULL) != ST_OK)
-        return fail(why, ST_CORRUPT, "the supervisor's answer can't be read");
-    if (json_is_true(json_object_get(o, "ok"))) {
-        *out = o;
-        return ST_OK;
-    }
-    error = json_string_value(json_object_get(o, "error"));
-    (void)fail(why, ST_INVALID, "%s", error != NULL ? error : "the supervisor says no");
-    json_decref(o);
-    return ST_INVALID;
-}
-
-/* The states of all, for json_decref. */
-static enum status ask(const char *path, enum verb verb, const char *id, json_t **out,
-                       struct reason *why)
-{
-    struct buf request, answer;
-    int fd = -1;
-    enum status st = connect_to(path, &fd, why);
-
-    if (st != ST_OK)
-        return st;
-    buf_init(&request);
-    buf_init(&answer);
-    put_request(&request, verb, id);
-    st = request.failed ? ST_NO_MEMORY : exchange(fd, &request, &answer, why);
-    if (st == ST_OK)
-        st = read_answer(&answer, out, why);
-    buf_dispose(&request);
-    buf_dispose(&answer);
-    close(fd);
-    return st;
-}
 
 /* ---- the verbs ---- */
 
@@ -300,13 +194,13 @@ static enum status change(const char *path, enum verb verb, const char *id, stru
 {
     const struct timespec pause = {.tv_nsec = LOOK_AGAIN_MS * 1000000L};
     json_t *answer = NULL;
-    enum status st = ask(path, verb, id, &answer, why);
+    enum status st = control_ask(path, verbs[verb].name, id, &answer, why);
     struct swap_progress p = begun(answer, verb, id);
 
     json_decref(answer);
     while (st == ST_OK || st == ST_OVERLOADED) {
         answer = NULL;
-        st = ask(path, MODEL_LIST, NULL, &answer, why);
+        st = control_ask(path, "list", NULL, &answer, why);
         if (st == ST_OK)
             st = p.number != 0 ? judge_swap(answer, &p, id, why) : judge(answer, verb, id, why);
         json_decref(answer);
@@ -319,10 +213,35 @@ static enum status change(const char *path, enum verb verb, const char *id, stru
     return st;
 }
 
+/* By what the paths lead to. One that can't be looked at, or that an older supervisor doesn't tell,
+ * is no reason to refuse. */
+static bool is_another_file(const char *a, const char *b)
+{
+    struct stat at, bt;
+
+    return stat(a, &at) == 0 && stat(b, &bt) == 0 &&
+           (at.st_dev != bt.st_dev || at.st_ino != bt.st_ino);
+}
+
+/* The engine that load and swap start reads the supervisor's file: from another one nothing would
+ * be taken over, and nobody would notice. */
+static enum status check_file(const char *path, const struct model_options *o, struct reason *why)
+{
+    json_t *answer = NULL;
+    enum status st = control_ask(path, "list", NULL, &answer, why);
+    const char *theirs = json_string_value(json_object_get(answer, "config"));
+
+    if (st == ST_OK && theirs != NULL && is_another_file(theirs, o->config))
+        st = fail(why, ST_CONFLICT, "the supervisor was started with %s: change that, and give it",
+                  theirs);
+    json_decref(answer);
+    return st;
+}
+
 static enum status list(const char *path, struct reason *why)
 {
     json_t *answer = NULL;
-    enum status st = ask(path, MODEL_LIST, NULL, &answer, why);
+    enum status st = control_ask(path, "list", NULL, &answer, why);
 
     if (st == ST_OK)
         print_models(answer);
@@ -340,8 +259,10 @@ static enum status run(const struct model_options *o, const struct config *c, st
     if (st != ST_OK || o->verb == MODEL_LIST)
         return st == ST_OK ? list(path, why) : st;
     m = config_model_find(c, o->id);
-    if (m != NULL)
-        return change(path, o->verb, m->id, why);
+    if (m != NULL) {
+        st = o->verb != MODEL_UNLOAD ? check_file(path, o, why) : ST_OK;
+        return st == ST_OK ? change(path, o->verb, m->id, why) : st;
+    }
     buf_init(&ids);
     config_models_put_ids(c, &ids);
     st = fail(why, ST_NOT_FOUND, "%s has no model %s, but %s", o->config, o->id, buf_cstr(&ids));

@@ -122,7 +122,8 @@ static void print_gateway(const struct status_report *r, const struct config *c)
         printf("gateway  %s port %" PRId64 " answers with %d: is it ours?\n", c->listen, c->port,
                r->http);
     } else {
-        printf("gateway  no answer on %s port %" PRId64 ": start sluice serve or sluice up\n",
+        printf("gateway  no answer on %s port %" PRId64 ": start sluice serve or sluice up, if it "
+               "isn't one that is frozen\n",
                c->listen, c->port);
     }
 }

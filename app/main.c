@@ -37,7 +37,7 @@ static const struct command commands[] = {
     {"serve", cmd_serve, "the gateway: HTTP, keys, limits, billing"},
     {"engine", cmd_engine, "the engine process: one model on one device"},
     {"status", cmd_status, "is the engine at work and the gateway ready?"},
-    {"model", cmd_model, "list, load and unload the models of a running supervisor"},
+    {"model", cmd_model, "list, load, unload and swap the models of a running supervisor"},
     {"migrate", cmd_migrate, "bring the database's schema up to date"},
     {"check-config", cmd_check_config, "say whether a configuration file is right"},
     {"key", cmd_key, "create, list, disable, enable and expire API keys"},

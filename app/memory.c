@@ -234,15 +234,16 @@ enum status memory_check_all(const struct config *c, struct buf *out, struct rea
 {
     struct memory_need needs[CONFIG_MODELS_MAX];
     size_t available = kv_available_bytes();
+    struct reason inner = {0};
     char whose[32];
 
     for (size_t i = 0; i < c->n_models; i++) {
         const struct config_model *m = &c->models[i];
-        enum status s = need_of(c, m, &needs[i], why);
+        enum status s = need_of(c, m, &needs[i], &inner);
         pid_t pid = s == ST_OK ? engine_of(m) : 0;
 
         if (s != ST_OK)
-            return s;
+            return fail(why, s, "model %s: %s", m->id, inner.text);
         if (pid != 0)
             needs[i].held_bytes = anonymous_bytes(pid);
     }

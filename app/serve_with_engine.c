@@ -17,6 +17,7 @@
 
 /* Beyond the gateway's own drain: to settle and flush. */
 #define GATEWAY_FLUSH_MS 10000
+
 struct house {
     struct supervisor supervisor;
     struct fleet fleet;
@@ -58,11 +59,8 @@ static enum status load(struct house *h, const char *path, struct config **out, 
 
 static enum status take_place(struct house *h, const char *socket_path, struct reason *why)
 {
-    char lock[PROCESS_PATH_MAX];
-    enum status st;
+    enum status st = alone_take_engines(socket_path, why);
 
-    snprintf(lock, sizeof lock, "%.500s.lock", socket_path);
-    st = alone_take(lock, socket_path, why);
     if (st == ST_OK)
         st = child_end_orphan(&h->gateway, why);
     return st == ST_OK ? fleet_end_orphans(&h->fleet, why) : st;

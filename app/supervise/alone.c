@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "app/supervise/files.h"
+#include "app/supervise/process.h"
 
 enum status alone_take(const char *path, const char *what, struct reason *why)
 {
@@ -28,4 +29,12 @@ enum status alone_take(const char *path, const char *what, struct reason *why)
     if (ftruncate(fd, 0) == -1 || write(fd, pid, (size_t)n) != n)
         return fail(why, errno == ENOSPC ? ST_NO_SPACE : ST_IO, "%s: %s", path, strerror(errno));
     return ST_OK;
+}
+
+enum status alone_take_engines(const char *engine_socket, struct reason *why)
+{
+    char path[PROCESS_PATH_MAX];
+
+    snprintf(path, sizeof path, "%.500s.lock", engine_socket);
+    return alone_take(path, engine_socket, why);
 }

@@ -3,7 +3,7 @@
  *
  *     {"op":"list"}
  *     {"op":"load","model":"ID"}   {"op":"unload","model":"ID"}   {"op":"swap","model":"ID"}
- *     {"ok":true,"models":[{"id":"ID","state":"ready","pid":4711,"reason":""}]}
+ *     {"ok":true,"config":"FILE","models":[{"id":"ID","state":"ready","pid":4711,"reason":""}]}
  *     {"ok":false,"error":"there is no model ID"}
  *
  * Never blocks; one thread, which polls the descriptors. */

@@ -20,6 +20,17 @@ static enum status failed(struct reason *why, const char *path)
                 strerror(error));
 }
 
+void file_put_aside(const char *path, off_t bytes_max)
+{
+    char aside[PATH_MAX];
+    struct stat s;
+
+    if ((size_t)snprintf(aside, sizeof aside, "%s.1", path) >= sizeof aside)
+        return;
+    if (stat(path, &s) == 0 && s.st_size > bytes_max && rename(path, aside) == -1)
+        unlink(path);
+}
+
 bool file_exists(const char *path)
 {
     return access(path, F_OK) == 0;

@@ -9,6 +9,7 @@
 
 #include "app/config_models.h"
 #include "base/json.h"
+#include "base/utf8.h"
 
 /* The gateway has drained before it: nobody waits for what still runs. */
 #define ENGINE_STOP_MS 5000
@@ -195,9 +196,17 @@ static void put_engine(const struct fleet_engine *e, struct buf *out)
     buf_putc(out, '}');
 }
 
+/* Nothing but UTF-8 is JSON: a path of other bytes is not told. */
+static void put_path(const char *path, struct buf *out)
+{
+    json_put_cstr(out, utf8_is_valid(path, strlen(path)) ? path : "");
+}
+
 static void put_states(const struct fleet *f, struct buf *out)
 {
-    buf_puts(out, "{\"ok\":true,\"models\":[");
+    buf_puts(out, "{\"ok\":true,\"config\":");
+    put_path(f->config, out);
+    buf_puts(out, ",\"models\":[");
     for (size_t i = 0; i < f->n; i++) {
         if (i > 0)
             buf_putc(out, ',');

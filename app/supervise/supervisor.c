@@ -130,7 +130,9 @@ static void say_end(const struct supervisor *s, const struct child *c, int wait_
                     int64_t delay_ms)
 {
     if (c->given_up)
-        supervisor_say(s, "%s ended (%s): %u crashes in a row, not started again before a SIGHUP",
+        supervisor_say(s,
+                       "%s ended (%s): %u crashes in a row, not started again before a SIGHUP or "
+                       "sluice model load",
                        c->spec.name, c->last, c->backoff.deaths);
     else if (delay_ms >= 0 && c->rests && c->with->pid == 0)
         supervisor_say(s, "%s ended; starts again with the %s", c->spec.name, c->with->spec.name);

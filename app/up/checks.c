@@ -10,6 +10,7 @@
 #include "app/supervise/alone.h"
 #include "app/supervise/files.h"
 #include "app/up/layout.h"
+#include "app/up/probe.h"
 #include "engine/engine.h"
 
 /* A new cluster takes 40 MB, its log up to 256 MB (max_wal_size), the journal's segments 16 MB
@@ -64,4 +65,15 @@ enum status check_alone(const char *folder, struct reason *why)
 
     snprintf(path, sizeof path, "%.600s/lock", folder);
     return alone_take(path, folder, why);
+}
+
+enum status check_ports(const struct up_options *o, struct reason *why)
+{
+    enum status st = probe_port_free(o->port, "PORT= (--port)", why);
+
+    if (st == ST_OK && o->tls_port != 0)
+        st = probe_port_free(o->tls_port, "TLS_PORT= (--tls-port)", why);
+    if (st == ST_OK && o->admin_port != 0)
+        st = probe_port_free(o->admin_port, "ADMIN_PORT= (--admin-port)", why);
+    return st;
 }

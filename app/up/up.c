@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "app/config.h"
+#include "app/supervise/alone.h"
 #include "app/supervise/files.h"
 #include "app/supervise/fleet.h"
 #include "app/supervise/supervisor.h"
@@ -28,7 +28,7 @@
 #include "base/log.h"
 #include "base/size.h"
 
-/* A log larger than this is put aside at start. */
+/* A log larger than this is put aside at start: it must not grow for ever. */
 #define LOG_BYTES_MAX (16 << 20)
 /* Crash recovery of a big database, or loading a big append-only file. */
 #define DATABASE_READY_MS 120000
@@ -59,35 +59,13 @@ struct up {
 
 /* ---- before anything starts ---- */
 
-static enum status check_ports(const struct up_options *o, struct reason *why)
-{
-    enum status st = probe_port_free(o->port, "PORT= (--port)", why);
-
-    if (st == ST_OK && o->tls_port != 0)
-        st = probe_port_free(o->tls_port, "TLS_PORT= (--tls-port)", why);
-    if (st == ST_OK && o->admin_port != 0)
-        st = probe_port_free(o->admin_port, "ADMIN_PORT= (--admin-port)", why);
-    return st;
-}
-
-/* It must not grow for ever. */
-static void put_log_aside(const char *log)
-{
-    char aside[PROCESS_PATH_MAX + 4];
-    struct stat s;
-
-    snprintf(aside, sizeof aside, "%s.1", log);
-    if (stat(log, &s) == 0 && s.st_size > LOG_BYTES_MAX && rename(log, aside) == -1)
-        unlink(log);
-}
-
 static void set_files(struct up *u, struct child *c, const char *name)
 {
     const struct layout *l = &u->layout;
 
     snprintf(c->spec.log, sizeof c->spec.log, "%.560s/%s.log", l->log, name);
     snprintf(c->pid_file, sizeof c->pid_file, "%.560s/%s.pid", l->run, name);
-    put_log_aside(c->spec.log);
+    file_put_aside(c->spec.log, LOG_BYTES_MAX);
 }
 
 /* What an earlier launcher left behind ends in the order of every stop; but engines, which need no
@@ -300,10 +278,11 @@ static enum status describe_engines(struct up *u, struct reason *why)
         return st;
     fleet_set_logs(&u->fleet, u->layout.log);
     for (size_t i = 0; i < u->fleet.n; i++) {
-        put_log_aside(u->fleet.engines[i].child.spec.log);
-        put_log_aside(u->fleet.engines[i].swap.other.spec.log);
+        file_put_aside(u->fleet.engines[i].child.spec.log, LOG_BYTES_MAX);
+        file_put_aside(u->fleet.engines[i].swap.other.spec.log, LOG_BYTES_MAX);
     }
-    return fleet_end_orphans(&u->fleet, why);
+    st = alone_take_engines(u->layout.engine_socket, why);
+    return st == ST_OK ? fleet_end_orphans(&u->fleet, why) : st;
 }
 
 /* In the order to stop in, from behind: the gateway first. */

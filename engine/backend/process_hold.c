@@ -130,9 +130,11 @@ static void end_overdue(struct process_link *l)
     int64_t now_ms = loop_now_ms(l->loop);
 
     while (l->held.first != NULL && l->held.first->held_until_ms <= now_ms) {
-        if (l->is_asleep)
+        if (l->is_asleep) {
             log_warn(NULL, "engine.link", "socket=%s is not loaded after %lld s",
                      l->target->socket_path, (long long)l->target->load_wait_ms / 1000);
+            (void)stats_cell_refuse(l->target->stats, "it was not loaded in time");
+        }
         l->is_asleep = false;
         end(l, l->held.first, ST_ASLEEP);
     }

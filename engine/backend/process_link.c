@@ -222,6 +222,16 @@ static void greet(struct process_link *l)
     process_link_flush(l);
 }
 
+/* Who stood in for it has been away for longer than a load may take: its supervisor has gone, and
+ * nobody would wake it. */
+static void doubt_sleep(struct process_link *l)
+{
+    if (!l->is_asleep || loop_now_ms(l->loop) - l->heard_ms < l->target->load_wait_ms)
+        return;
+    l->is_asleep = false;
+    (void)stats_cell_refuse(l->target->stats, "nobody answers at its socket");
+}
+
 static void try_connect(struct process_link *l)
 {
     l->fd = unix_socket_connect(l->target->socket_path);
@@ -234,6 +244,7 @@ static void try_connect(struct process_link *l)
         return;
     }
     l->wants_wake = false; /* nobody stands in for it any more: it loads */
+    doubt_sleep(l);
     retry_later(l);
 }
 

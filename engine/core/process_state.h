@@ -1,12 +1,13 @@
-/* State of the engine process, shared by engine_process.c (its life), serve.c (its loop) and
- * ending.c (when it is over). Nobody else includes this, but for the fuzz target that turns the
- * loop itself. */
+/* State of the engine process, shared by engine_process.c (its life), serve.c (its loop), frames.c
+ * (what is asked of it) and ending.c (when it is over). Nobody else includes this, but for the fuzz
+ * target that turns the loop itself. */
 #ifndef ENGINE_CORE_PROCESS_STATE_H
 #define ENGINE_CORE_PROCESS_STATE_H
 
 #include <stdbool.h>
 
 #include "engine/core/attendance.h"
+#include "engine/core/claims.h"
 #include "engine/core/conn.h"
 #include "engine/core/engine_process.h"
 #include "engine/core/jobs.h"
@@ -54,6 +55,11 @@ bool engine_process_warm(struct engine_process *p);
 void engine_process_learn_cost(struct engine_process *p);
 /* Sockets, a step of the device, frames out. Doesn't wait where is_busy. */
 void engine_process_turn(struct engine_process *p);
+/* Does what has come from a connection; a frame that is wrong, or not that connection's to send,
+ * breaks it. */
+void engine_process_read(struct engine_process *p, struct conn *c);
+/* All of them, until one comes or goes. */
+struct conn_list engine_process_conns(const struct engine_process *p);
 /* Writes what the sockets take; connections that are broken go. */
 void engine_process_flush(struct engine_process *p);
 

@@ -228,6 +228,9 @@ def test_who_asks_wrongly_is_told_so(fleet, tmp_path):
     other.write_text(fleet.config.read_text().replace(f"{fleet.dir}/engine.sock", f"{tmp_path}/engine.sock"))
     done = fleet.cli("model", "list", "--config", str(other), check=False)
     assert done.returncode == 1 and "no supervisor listens at" in done.stderr
+    other.write_text(fleet.config.read_text())  # of the same engines, but nothing would be read from it
+    done = fleet.cli("model", "swap", "--config", str(other), SHALLOW, check=False)
+    assert done.returncode == 1 and f"was started with {fleet.config}" in done.stderr
 
 
 def test_the_control_socket_bears_hostile_callers(fleet):

@@ -128,7 +128,7 @@ def test_a_gateway_of_the_next_version_takes_over(house):
     assert len(rows) == REQUESTS + 4
 
 
-@pytest.mark.skipif(SANITIZED, reason="two engines compute at one time")
+@pytest.mark.skipif(SANITIZED, reason="a load for a quick build")
 def test_an_engine_is_replaced_under_load(house):
     key = house.new_key("swapped", rpm=1000000, tpm=100000000, concurrency=1000)
     rush = Rush("s", [house.base], key, SHALLOW, REQUESTS)

@@ -202,6 +202,15 @@ def test_a_second_launcher_on_the_same_folder(own_stack):
     assert stack.chat().status_code == 200
 
 
+def test_a_supervisor_of_the_same_engines_is_refused(own_stack):
+    """Another kind of launcher with the folder's file: it would fight for the sockets, and take the first one's files away."""
+    stack = own_stack.start()
+    files = sorted(p.name for p in (stack.dir / "sock").iterdir())
+    done = stack.cli("serve", "--with-engine", "--config", str(stack.config), check=False)
+    assert done.returncode == 1 and "in use by another sluice" in done.stderr
+    assert sorted(p.name for p in (stack.dir / "sock").iterdir()) == files
+
+
 def test_one_ctrl_c_that_arrives_twice_is_one(own_stack):
     """A terminal and a wrapper (timeout, make) may both deliver it: that is no wish to kill."""
     stack = own_stack.start()

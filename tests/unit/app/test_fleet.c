@@ -149,7 +149,8 @@ static void a_model_is_unloaded_and_loaded_again(void **state)
     strcpy(c->line, "no \xff\x1b model");
     assert_string_equal(
         ask(&f, CONTROL_LIST, "", NOW_MS),
-        "{\"ok\":true,\"models\":[{\"id\":\"a/b\",\"state\":\"waiting\",\"pid\":0,\"reason\":"
+        "{\"ok\":true,\"config\":\"/c.yaml\",\"models\":[{\"id\":\"a/"
+        "b\",\"state\":\"waiting\",\"pid\":0,\"reason\":"
         "\"starts again after: \"},{\"id\":\"a-b\",\"state\":\"waiting\",\"pid\":0,\"reason\":"
         "\"starts again after: exit 1; last log: no ?? model\"}]}\n");
     assert_non_null(strstr(ask(&f, CONTROL_UNLOAD, "a-b", NOW_MS),

@@ -202,6 +202,22 @@ static void the_whole_file_is_a_table(void **state)
     config_free(c);
 }
 
+/* Of several models the reason alone would not tell which one to change. */
+static void what_cannot_be_planned_is_named(void **state)
+{
+    struct config *c = with_models(SMALL("a") "  - {id: missing, path: /nowhere/model.gguf}\n");
+    struct reason why = {0};
+    struct buf out;
+
+    (void)state;
+    buf_init(&out);
+    assert_int_not_equal(memory_check_all(c, &out, &why), ST_OK);
+    assert_non_null(strstr(why.text, "model missing: "));
+    assert_non_null(strstr(why.text, "/nowhere/model.gguf"));
+    buf_dispose(&out);
+    config_free(c);
+}
+
 static int make_folder(void **state)
 {
     log_init("test", LOG_ERROR);
@@ -222,6 +238,7 @@ int main(void)
         cmocka_unit_test(a_model_that_cannot_be_read_takes_nothing_from_others),
         cmocka_unit_test(what_the_engine_was_told_counts_for_itself),
         cmocka_unit_test(the_whole_file_is_a_table),
+        cmocka_unit_test(what_cannot_be_planned_is_named),
     };
 
     return cmocka_run_group_tests(tests, make_folder, test_folder_remove);

@@ -102,6 +102,22 @@ static void written_file_replaces_the_old_one_with_its_mode(void **state)
     assert_string_equal(text, "new");
 }
 
+static void only_a_log_that_has_grown_is_put_aside(void **state)
+{
+    const char *log = in_test_folder("grown.log");
+    char text[16];
+
+    (void)state;
+    assert_int_equal(file_write(log, "12345", 5, 0600, NULL), ST_OK);
+    file_put_aside(log, 5);
+    assert_true(file_exists(log));
+    assert_int_equal(file_write(in_test_folder("grown.log.1"), "older", 5, 0600, NULL), ST_OK);
+    file_put_aside(log, 4);
+    assert_false(file_exists(in_test_folder("grown.log")));
+    assert_int_equal(file_read(in_test_folder("grown.log.1"), text, sizeof text), ST_OK);
+    assert_string_equal(text, "12345");
+}
+
 static void removal_of_a_folder_follows_no_link(void **state)
 {
     struct reason why;
@@ -431,6 +447,7 @@ int main(void)
         cmocka_unit_test(certificate_is_for_this_machine_and_verifies_itself),
         cmocka_unit_test(certificate_is_kept_while_its_key_fits),
         cmocka_unit_test(written_file_replaces_the_old_one_with_its_mode),
+        cmocka_unit_test(only_a_log_that_has_grown_is_put_aside),
         cmocka_unit_test(removal_of_a_folder_follows_no_link),
         cmocka_unit_test(second_launcher_on_a_folder_is_refused),
         cmocka_unit_test(options_have_defaults_and_the_last_value_counts),

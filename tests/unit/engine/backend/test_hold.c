@@ -280,7 +280,28 @@ static void after_its_longest_wait_it_ends_and_the_next_is_refused(void **state)
     engine_rig_await(&s->r, has_ended, &s->j);
     assert_int_equal(s->j.end.status, ST_ASLEEP);
     assert_false(engine_link_is_ready(s->r.link));
+    assert_false(is_asleep(s));
     assert_int_equal(submit(s, &next), ST_UNAVAILABLE);
+}
+
+static bool is_away(void *arg)
+{
+    return !is_asleep(arg);
+}
+
+/* Its supervisor has gone: nobody would wake it, so it doesn't count as there. */
+static void without_anybody_at_its_socket_it_sleeps_no_longer_than_a_load_takes(void **state)
+{
+    struct sleeper *s = *state;
+
+    close(s->h.listen_fd);
+    s->h.listen_fd = -1;
+    poll_loop_skip(s->r.loop, RIG_LOAD_WAIT_MS / 2);
+    assert_true(is_asleep(s) && engine_link_is_ready(s->r.link));
+    poll_loop_skip(s->r.loop, RIG_LOAD_WAIT_MS / 2);
+    engine_rig_await(&s->r, is_away, s);
+    assert_false(engine_link_is_ready(s->r.link));
+    assert_int_equal(submit(s, &s->j), ST_UNAVAILABLE);
 }
 
 static void a_start_that_fails_ends_it(void **state)
@@ -396,6 +417,7 @@ int main(void)
         TEST(cancelled_it_ends_in_the_next_turn_and_is_never_sent),
         TEST(who_waits_behind_a_cancelled_one_waits_on),
         TEST(after_its_longest_wait_it_ends_and_the_next_is_refused),
+        TEST(without_anybody_at_its_socket_it_sleeps_no_longer_than_a_load_takes),
         TEST(a_start_that_fails_ends_it),
         TEST(more_than_may_wait_are_refused),
         TEST(the_links_end_is_theirs),

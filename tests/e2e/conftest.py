@@ -330,10 +330,10 @@ def one_block():
 
 
 @contextlib.contextmanager
-def stack_of_its_own(name, extra=()):
+def stack_of_its_own(name, model=MODEL):
     """In a folder of its own, not started; stopped and removed at the end."""
     base = scratch(name)
-    s = Stack(base / "var", extra)
+    s = Stack(base / "var", model)
     try:
         yield s
     finally:
@@ -352,7 +352,7 @@ def own_stack():
 @pytest.fixture
 def quick_stack(one_block):
     """The same with the one block."""
-    with stack_of_its_own("quick", ["--model", str(one_block)]) as s:
+    with stack_of_its_own("quick", one_block) as s:
         yield s
 
 

@@ -31,7 +31,7 @@ def own_file():
     """A stack whose model file is one that may be replaced."""
     base = scratch("swap")
     shutil.copy(FILES[0], base / "model.gguf")
-    s = Stack(base / "var", extra=["--model", str(base / "model.gguf")])
+    s = Stack(base / "var", base / "model.gguf")
     s.file = base / "model.gguf"
     try:
         yield s.start()

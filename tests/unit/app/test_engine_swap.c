@@ -151,7 +151,7 @@ static void open_rig(struct rig *r, uint16_t version)
     snprintf(r->engine.spec.log, sizeof r->engine.spec.log, "%s/engine.log", folder);
     engine_swap_init(&r->swap, &r->guard, &r->engine, r->socket, STALL_MS);
     engine_swap_set_log(&r->swap, r->engine.spec.log);
-    engine_guard_init(&r->guard, &r->engine, r->socket, STALL_MS);
+    engine_guard_init(&r->guard, &r->engine, r->socket, STALL_MS, 0);
     start_engine(r);
     hand_listen(&r->old, r->socket);
     if (version == 0)

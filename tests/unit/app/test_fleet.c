@@ -253,7 +253,7 @@ static void a_swap_is_begun_once_and_told(void **state)
     e = &f.engines[0];
     start_sleeper(e, "exec sleep 60");
     e->swap.other.spec.argv = sleeper;
-    snprintf(e->swap.other.spec.log, sizeof e->swap.other.spec.log, "%s/log", folder);
+    snprintf(e->swap.other.spec.log, sizeof e->swap.other.spec.log, "%s", in_test_folder("log"));
     assert_non_null(strstr(ask(&f, CONTROL_SWAP, "a/b", NOW_MS), "it is still loading"));
     e->child.ready_ms = NOW_MS;
     assert_null(strstr(ask(&f, CONTROL_LIST, "", NOW_MS), "swap"));

@@ -100,11 +100,11 @@ static void welcome(struct sleeper *s)
 {
     struct wire_welcome w = {.version = WIRE_VERSION_MAX,
                              .max_sequences = 1,
-                             .max_context = s->r.model->context_tokens,
+                             .max_context = s->r.revision->context_tokens,
                              .credit_bytes = 1000};
     struct buf b;
 
-    strcpy(w.revision, s->r.model->revision);
+    strcpy(w.revision, s->r.revision->hex);
     buf_init(&b);
     wire_put_welcome(&b, &w);
     say(s, &b);

@@ -182,13 +182,20 @@ static void take_over(struct engine_swap *sw, int64_t now_ms, char news[ENGINE_S
 
 /* ---- turns ---- */
 
+/* One that left for being idle, as it may have been told just before, leaves its place to its
+ * successor all the same. */
+static bool is_needed(const struct engine_guard *g)
+{
+    return g->child->wanted || g->idle.is_away;
+}
+
 static bool turn_loading(struct engine_swap *sw, int64_t now_ms, char news[ENGINE_SWAP_NEWS_BYTES])
 {
     struct reason why = {0};
 
     if (sw->watch.state == ENGINE_WATCH_OFF)
         return false; /* killed, and soon reaped */
-    if (!sw->guard->child->wanted) {
+    if (!is_needed(sw->guard)) {
         kill_other(sw, "is not needed: the model is being unloaded");
         return false;
     }

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "app/cmd_engine.h"
 #include "app/supervise/engine_guard.h"
 #include "app/supervise/engine_swap.h"
 #include "app/supervise/files.h"
@@ -393,6 +394,34 @@ static void when_the_first_dies_its_successor_takes_over_at_once(void **state)
     close_rig(&r);
 }
 
+/* It was sent to sleep right before its successor was started. */
+static void when_the_first_leaves_for_being_idle_its_successor_takes_over(void **state)
+{
+    struct rig r;
+    pid_t second;
+
+    (void)state;
+    open_rig(&r, WIRE_VERSION_MAX);
+    begin(&r);
+    second = r.swap.other.pid;
+    child_kill(&r.engine);
+    hand_close(&r.old);
+    assert_int_equal(waitpid(r.engine.pid, NULL, 0), r.engine.pid);
+    assert_true(engine_guard_on_exit(&r.guard, ENGINE_EXIT_IDLE << 8));
+    assert_int_equal(child_on_exit(&r.engine, ENGINE_EXIT_IDLE << 8, r.now_ms), -1);
+    engine_guard_on_end(&r.guard, NULL);
+    assert_false(turn(&r));
+    assert_int_equal(engine_guard_state(&r.guard), ENGINE_GUARD_IDLE);
+    assert_string_equal(r.swap.other.killed_for, "");
+    successor_greets(&r);
+    assert_true(turn(&r));
+    assert_int_equal(r.engine.pid, second);
+    assert_int_equal(engine_guard_state(&r.guard), ENGINE_GUARD_READY);
+    assert_int_equal(r.swap.state, ENGINE_SWAP_DONE);
+    assert_true(is_at_path(&r, &r.next));
+    close_rig(&r);
+}
+
 static void when_both_die_the_first_starts_again(void **state)
 {
     struct rig r;
@@ -527,6 +556,7 @@ int main(void)
         cmocka_unit_test(a_successor_that_dies_changes_nothing),
         cmocka_unit_test(one_that_is_not_ready_in_time_is_killed),
         cmocka_unit_test(when_the_first_dies_its_successor_takes_over_at_once),
+        cmocka_unit_test(when_the_first_leaves_for_being_idle_its_successor_takes_over),
         cmocka_unit_test(when_both_die_the_first_starts_again),
         cmocka_unit_test(a_first_that_still_loads_is_not_waited_for),
         cmocka_unit_test(the_first_must_be_within_hearing),

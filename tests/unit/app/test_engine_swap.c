@@ -308,6 +308,26 @@ static void an_older_engine_is_told_to_stop(void **state)
     close_rig(&r);
 }
 
+/* Its gateways would stay with it to the very end. */
+static void one_that_can_not_be_told_any_more_is_told_to_stop(void **state)
+{
+    int status = 0;
+    struct rig r;
+
+    (void)state;
+    open_rig(&r, WIRE_VERSION_MAX);
+    begin(&r);
+    successor_greets(&r);
+    assert_true(turn(&r));
+    hand_close(&r.old);
+    turn(&r);
+    assert_true(r.swap.due_ms < r.now_ms + 60000);
+    assert_int_equal(waitpid(r.swap.other.pid, &status, 0), r.swap.other.pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+    r.swap.other.pid = 0;
+    close_rig(&r);
+}
+
 static void who_does_not_leave_is_killed_past_the_limit(void **state)
 {
     struct rig r;
@@ -319,6 +339,8 @@ static void who_does_not_leave_is_killed_past_the_limit(void **state)
     successor_greets(&r);
     assert_true(turn(&r));
     old = r.swap.other.pid;
+    turn(&r);
+    assert_int_equal(hand_hears(&r.old), WIRE_HANDOVER);
     hand_close(&r.old);
     turn(&r);
     r.now_ms = r.swap.due_ms - 1;
@@ -552,6 +574,7 @@ int main(void)
         cmocka_unit_test(the_successor_takes_the_place_of_the_first),
         cmocka_unit_test(another_one_has_to_wait_until_the_first_has_left),
         cmocka_unit_test(an_older_engine_is_told_to_stop),
+        cmocka_unit_test(one_that_can_not_be_told_any_more_is_told_to_stop),
         cmocka_unit_test(who_does_not_leave_is_killed_past_the_limit),
         cmocka_unit_test(a_successor_that_dies_changes_nothing),
         cmocka_unit_test(one_that_is_not_ready_in_time_is_killed),

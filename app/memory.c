@@ -1,5 +1,6 @@
 #include "app/memory.h"
 
+#include <inttypes.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,6 +12,8 @@
 #include "app/config_models.h"
 #include "app/local_run.h"
 #include "app/supervise/engine_watch.h"
+#include "app/supervise/files.h"
+#include "app/supervise/process.h"
 #include "app/supervise/state_file.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -48,6 +51,22 @@ static pid_t engine_of(const struct config_model *m)
     struct state_file s;
 
     return peer != 0 && state_file_read(m->socket, &s) && s.supervisor == peer ? 0 : peer;
+}
+
+/* The other process of a hot swap, by its pid file: the successor while it loads, then the engine
+ * before it while it ends its requests. Neither is found at the socket. 0: there is none. */
+static pid_t swapped_of(const struct config_model *m)
+{
+    char path[PROCESS_PATH_MAX], text[64];
+    uint64_t ticks = 0;
+    int pid = 0;
+
+    snprintf(path, sizeof path, "%.600s.next.pid", m->socket);
+    if (file_read(path, text, sizeof text) != ST_OK ||
+        sscanf(text, "%d %" SCNu64, &pid, &ticks) != 2 || ticks == 0 ||
+        process_started_ticks(pid) != ticks)
+        return 0;
+    return pid;
 }
 
 /* On demand or while idle, until somebody demands it again: it needs nothing. */
@@ -166,13 +185,29 @@ static bool add_predecessor(const struct config *c, const struct config_model *m
     return true;
 }
 
+/* The file of one of the two may have been replaced: they count as sharing nothing. */
+static size_t gather_swapped(const struct config *c, struct memory_need *needs)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < c->n_models; i++) {
+        pid_t pid = swapped_of(&c->models[i]);
+
+        if (pid == 0 || pid == getpid() || !add_other(c, &c->models[i], pid, &needs[n]))
+            continue;
+        needs[n].device = needs[n].inode = 0;
+        n++;
+    }
+    return n;
+}
+
 /* Those beside which `m` must fit; their number. */
 static size_t gather_others(const struct config *c, const struct config_model *m, size_t available,
                             struct memory_need *needs)
 {
     struct reason ignored = {0};
     pid_t pids[CONFIG_MODELS_MAX] = {0};
-    size_t n = 0;
+    size_t n = gather_swapped(c, needs);
 
     for (size_t i = 0; i < c->n_models; i++) {
         const struct config_model *other = &c->models[i];
@@ -208,7 +243,7 @@ static bool is_successor(const struct config_model *m, const struct engine_proce
 enum status memory_check_model(const struct config *c, const struct config_model *m,
                                const struct engine_process_config *own, struct reason *why)
 {
-    struct memory_need needs[CONFIG_MODELS_MAX + 1] = {0}, mine;
+    struct memory_need needs[2 * CONFIG_MODELS_MAX + 1] = {0}, mine;
     size_t available = kv_available_bytes(), n;
     enum status s =
         own != NULL ? need_of_process(own, m->id, &mine, why) : need_of(c, m, &mine, why);

@@ -142,6 +142,13 @@ static bool may_take_over(const struct engine_swap *sw)
            (g->child->pid == 0 || !g->watch.greeted || g->watch.state == ENGINE_WATCH_SEES);
 }
 
+/* It doesn't know the word, or can't be told any more. */
+static void drain_other(struct engine_swap *sw, int64_t now_ms)
+{
+    sw->due_ms = now_ms + DRAIN_MS;
+    child_ask_to_stop(&sw->other);
+}
+
 /* sw->other is the engine that served, sw->watch the one on it. */
 static void retire(struct engine_swap *sw, int64_t now_ms)
 {
@@ -149,14 +156,12 @@ static void retire(struct engine_swap *sw, int64_t now_ms)
     sw->due_ms = sw->other.pid != 0 ? now_ms + RETIRE_MS : INT64_MAX;
     if (sw->other.pid == 0)
         return;
-    if (!sw->watch.greeted) {
+    if (!sw->watch.greeted)
         kill_other(sw, "was loading while its successor took over");
-    } else if (sw->watch.welcome.version >= WIRE_VERSION_HANDOVER) {
+    else if (sw->watch.welcome.version >= WIRE_VERSION_HANDOVER)
         engine_watch_hand_over(&sw->watch);
-    } else {
-        sw->due_ms = now_ms + DRAIN_MS;
-        child_ask_to_stop(&sw->other);
-    }
+    else
+        drain_other(sw, now_ms);
 }
 
 /* Connections to the old socket live on: a path is only for connecting. */
@@ -182,13 +187,20 @@ static void take_over(struct engine_swap *sw, int64_t now_ms, char news[ENGINE_S
 
 /* ---- turns ---- */
 
+/* One that left for being idle, as it may have been told just before, leaves its place to its
+ * successor all the same. */
+static bool is_needed(const struct engine_guard *g)
+{
+    return g->child->wanted || g->idle.is_away;
+}
+
 static bool turn_loading(struct engine_swap *sw, int64_t now_ms, char news[ENGINE_SWAP_NEWS_BYTES])
 {
     struct reason why = {0};
 
     if (sw->watch.state == ENGINE_WATCH_OFF)
         return false; /* killed, and soon reaped */
-    if (!sw->guard->child->wanted) {
+    if (!is_needed(sw->guard)) {
         kill_other(sw, "is not needed: the model is being unloaded");
         return false;
     }
@@ -207,14 +219,18 @@ static bool turn_loading(struct engine_swap *sw, int64_t now_ms, char news[ENGIN
 /* Its watch connects no more: at the path there is another one. */
 static void turn_retiring(struct engine_swap *sw, int64_t now_ms)
 {
+    bool is_untold = sw->watch.out.len > 0; /* HANDOVER is still here */
     struct reason why = {0};
 
     if (engine_watch_turn(&sw->watch, now_ms, &why))
         kill_other(sw, why.text);
     else if (now_ms >= sw->due_ms)
         kill_other(sw, "did not end its requests in time");
-    if (sw->watch.state == ENGINE_WATCH_AWAY)
-        engine_watch_stop(&sw->watch);
+    if (sw->watch.state != ENGINE_WATCH_AWAY)
+        return;
+    engine_watch_stop(&sw->watch);
+    if (is_untold)
+        drain_other(sw, now_ms);
 }
 
 bool engine_swap_turn(struct engine_swap *sw, int64_t now_ms, char news[ENGINE_SWAP_NEWS_BYTES])

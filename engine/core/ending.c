@@ -77,7 +77,8 @@ void engine_process_hand_over(struct engine_process *p)
              (long long)p->cfg.handover_ms);
     p->is_handed_over = true;
     p->handover_due_ms = clock_mono_ms() + p->cfg.handover_ms;
-    p->is_bound = false; /* the path is another engine's: never to be removed by this one */
+    p->socket_inode = 0; /* the path is another engine's: never to be removed by this one */
+    p->attendance.is_leaving = false; /* it leaves as one that was replaced, not as an idle one */
     for (uint32_t i = 0; i < p->n_conns; i++)
         engine_process_tell_handover(p, p->conns[i]);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -178,12 +179,29 @@ static enum status read_model(struct engine_process *p, struct reason *why)
     return s == ST_OK ? choose_context(p, why) : s;
 }
 
+/* Locked in, a process removes no file: the next start does. */
+static bool removes_its_socket(const struct engine_process *p)
+{
+    return p->cfg.lockdown == LOCKDOWN_OFF;
+}
+
+/* Its socket may have been renamed since, and at its old path the next one of its kind listens. */
+static void remove_socket(const struct engine_process *p)
+{
+    struct stat st;
+
+    if (p->socket_inode != 0 && lstat(p->cfg.socket_path, &st) == 0 && st.st_ino == p->socket_inode)
+        unlink(p->cfg.socket_path);
+}
+
 /* Who can connect is served: the last thing before the lock is complete. */
 static enum status start_listening(struct engine_process *p, struct reason *why)
 {
     enum status s = listener_start(p->cfg.socket_path, p->listen_fd, why);
+    struct stat st;
 
-    p->is_bound = s == ST_OK;
+    if (s == ST_OK && removes_its_socket(p) && lstat(p->cfg.socket_path, &st) == 0)
+        p->socket_inode = st.st_ino;
     return s;
 }
 
@@ -302,9 +320,7 @@ void engine_process_close_listener(struct engine_process *p)
 {
     if (p->listen_fd == -1)
         return;
-    /* Locked in, a process removes no file: the next start does. */
-    if (p->is_bound && p->cfg.lockdown == LOCKDOWN_OFF)
-        unlink(p->cfg.socket_path);
+    remove_socket(p);
     close(p->listen_fd);
     p->listen_fd = -1;
 }

@@ -20,7 +20,9 @@ static size_t mib_up(size_t bytes)
 
 static bool share(const struct memory_need *a, const struct memory_need *b)
 {
-    return a->device == b->device && a->inode == b->inode;
+    if (a == b)
+        return true;
+    return a->inode != 0 && a->device == b->device && a->inode == b->inode;
 }
 
 /* The most that an engine of the same file maps; 0 where an earlier engine stands for the file. */

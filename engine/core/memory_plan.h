@@ -11,10 +11,12 @@
 /* Of one engine. */
 struct memory_need {
     const char *id;
-    uint64_t device, inode; /* of the model's file: engines of the same one share what is mapped */
-    char revision[65];      /* struct model.revision */
-    size_t mapped_bytes;    /* weights that are computed from the file's pages */
-    size_t packed_bytes;    /* repacked copies of the others: its own */
+    /* Of the model's file: engines of the same one share what is mapped. inode 0: a file that no
+     * other engine has. */
+    uint64_t device, inode;
+    char revision[65];   /* struct model.revision */
+    size_t mapped_bytes; /* weights that are computed from the file's pages */
+    size_t packed_bytes; /* repacked copies of the others: its own */
     size_t kv_bytes, scratch_bytes;
     size_t held_bytes; /* what its process, if it runs, has taken of the last three already */
 };

@@ -5,6 +5,7 @@
 #define ENGINE_CORE_PROCESS_STATE_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "engine/core/attendance.h"
 #include "engine/core/claims.h"
@@ -31,8 +32,8 @@ struct engine_process {
     struct jobs jobs;
 
     struct lockdown lock;
-    int listen_fd; /* -1: not any more */
-    bool is_bound; /* its path is ours */
+    int listen_fd;      /* -1: not any more */
+    ino_t socket_inode; /* of the file that is removed at the end; 0: none is */
     struct conn *conns[CONNS_MAX];
     uint32_t n_conns;
 

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "app/cmd_engine.h"
 #include "app/supervise/engine_guard.h"
 #include "app/supervise/engine_swap.h"
 #include "app/supervise/files.h"
@@ -307,6 +308,26 @@ static void an_older_engine_is_told_to_stop(void **state)
     close_rig(&r);
 }
 
+/* Its gateways would stay with it to the very end. */
+static void one_that_can_not_be_told_any_more_is_told_to_stop(void **state)
+{
+    int status = 0;
+    struct rig r;
+
+    (void)state;
+    open_rig(&r, WIRE_VERSION_MAX);
+    begin(&r);
+    successor_greets(&r);
+    assert_true(turn(&r));
+    hand_close(&r.old);
+    turn(&r);
+    assert_true(r.swap.due_ms < r.now_ms + 60000);
+    assert_int_equal(waitpid(r.swap.other.pid, &status, 0), r.swap.other.pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+    r.swap.other.pid = 0;
+    close_rig(&r);
+}
+
 static void who_does_not_leave_is_killed_past_the_limit(void **state)
 {
     struct rig r;
@@ -318,6 +339,8 @@ static void who_does_not_leave_is_killed_past_the_limit(void **state)
     successor_greets(&r);
     assert_true(turn(&r));
     old = r.swap.other.pid;
+    turn(&r);
+    assert_int_equal(hand_hears(&r.old), WIRE_HANDOVER);
     hand_close(&r.old);
     turn(&r);
     r.now_ms = r.swap.due_ms - 1;
@@ -390,6 +413,34 @@ static void when_the_first_dies_its_successor_takes_over_at_once(void **state)
     assert_int_equal(r.engine.n_deaths, 1);
     assert_int_equal(r.swap.state, ENGINE_SWAP_DONE);
     assert_true(is_at_path(&r, &r.next)); /* and not who stood in meanwhile */
+    close_rig(&r);
+}
+
+/* It was sent to sleep right before its successor was started. */
+static void when_the_first_leaves_for_being_idle_its_successor_takes_over(void **state)
+{
+    struct rig r;
+    pid_t second;
+
+    (void)state;
+    open_rig(&r, WIRE_VERSION_MAX);
+    begin(&r);
+    second = r.swap.other.pid;
+    child_kill(&r.engine);
+    hand_close(&r.old);
+    assert_int_equal(waitpid(r.engine.pid, NULL, 0), r.engine.pid);
+    assert_true(engine_guard_on_exit(&r.guard, ENGINE_EXIT_IDLE << 8));
+    assert_int_equal(child_on_exit(&r.engine, ENGINE_EXIT_IDLE << 8, r.now_ms), -1);
+    engine_guard_on_end(&r.guard, NULL);
+    assert_false(turn(&r));
+    assert_int_equal(engine_guard_state(&r.guard), ENGINE_GUARD_IDLE);
+    assert_string_equal(r.swap.other.killed_for, "");
+    successor_greets(&r);
+    assert_true(turn(&r));
+    assert_int_equal(r.engine.pid, second);
+    assert_int_equal(engine_guard_state(&r.guard), ENGINE_GUARD_READY);
+    assert_int_equal(r.swap.state, ENGINE_SWAP_DONE);
+    assert_true(is_at_path(&r, &r.next));
     close_rig(&r);
 }
 
@@ -523,10 +574,12 @@ int main(void)
         cmocka_unit_test(the_successor_takes_the_place_of_the_first),
         cmocka_unit_test(another_one_has_to_wait_until_the_first_has_left),
         cmocka_unit_test(an_older_engine_is_told_to_stop),
+        cmocka_unit_test(one_that_can_not_be_told_any_more_is_told_to_stop),
         cmocka_unit_test(who_does_not_leave_is_killed_past_the_limit),
         cmocka_unit_test(a_successor_that_dies_changes_nothing),
         cmocka_unit_test(one_that_is_not_ready_in_time_is_killed),
         cmocka_unit_test(when_the_first_dies_its_successor_takes_over_at_once),
+        cmocka_unit_test(when_the_first_leaves_for_being_idle_its_successor_takes_over),
         cmocka_unit_test(when_both_die_the_first_starts_again),
         cmocka_unit_test(a_first_that_still_loads_is_not_waited_for),
         cmocka_unit_test(the_first_must_be_within_hearing),

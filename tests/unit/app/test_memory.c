@@ -1,5 +1,6 @@
 /* Whether the engines of a configuration fit: who is counted when one starts. KV of a TiB stands
  * for what no machine here has. */
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +14,8 @@
 
 #include "app/config.h"
 #include "app/memory.h"
+#include "app/supervise/files.h"
+#include "app/supervise/process.h"
 #include "app/supervise/state_file.h"
 #include "base/log.h"
 #include "engine/core/engine_process.h"
@@ -120,6 +123,28 @@ static void a_successor_must_fit_beside_the_one_that_serves(void **state)
     assert_non_null(strstr(why.text, "model a: weights "));
     close(fd);
     unlink(c->models[0].socket);
+    config_free(c);
+}
+
+/* A process that another model's swap has beside its engine, which this one's parent stands for. */
+static void what_a_swap_of_another_one_takes_counts(void **state)
+{
+    struct config *c = with_models(HUGE("a") SMALL("b"));
+    char path[PROCESS_PATH_MAX], text[64];
+    struct reason why;
+    int n = snprintf(text, sizeof text, "%d %" PRIu64 "\n", (int)getppid(),
+                     process_started_ticks(getppid()));
+
+    (void)state;
+    snprintf(path, sizeof path, "%.600s.next.pid", c->models[1].socket);
+    assert_int_equal(file_write(path, text, (size_t)n, 0600, NULL), ST_OK);
+    assert_int_equal(check(c, 0, &why), ST_NO_MEMORY);
+    assert_non_null(strstr(why.text, "model a beside 1 more"));
+    n = snprintf(text, sizeof text, "%d 1\n", (int)getppid()); /* an earlier one's number */
+    assert_int_equal(file_write(path, text, (size_t)n, 0600, NULL), ST_OK);
+    assert_int_equal(check(c, 0, &why), ST_NO_MEMORY);
+    assert_non_null(strstr(why.text, "model a: weights "));
+    unlink(path);
     config_free(c);
 }
 
@@ -234,6 +259,7 @@ int main(void)
         cmocka_unit_test(models_before_it_count_and_those_after_it_do_not),
         cmocka_unit_test(one_that_runs_counts_wherever_it_stands),
         cmocka_unit_test(a_successor_must_fit_beside_the_one_that_serves),
+        cmocka_unit_test(what_a_swap_of_another_one_takes_counts),
         cmocka_unit_test(what_is_unloaded_takes_nothing_from_others),
         cmocka_unit_test(a_model_that_cannot_be_read_takes_nothing_from_others),
         cmocka_unit_test(what_the_engine_was_told_counts_for_itself),

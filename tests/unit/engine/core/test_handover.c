@@ -218,6 +218,53 @@ static void without_a_gateway_it_leaves_at_once_and_lets_the_path_be(void **stat
     engine_rig_close(&r);
 }
 
+/* As one whose socket was renamed, and that ends while the next one loads at the path that was its
+ * own. */
+static void what_another_one_made_at_its_path_is_left_alone(void **state)
+{
+    char renamed[sizeof((struct engine_rig *)0)->socket_path + 8];
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct engine_rig r;
+    int other;
+
+    (void)state;
+    start_rig(&r);
+    snprintf(renamed, sizeof renamed, "%s.now", r.socket_path);
+    assert_int_equal(rename(r.socket_path, renamed), 0);
+    other = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    strcpy(a.sun_path, r.socket_path);
+    assert_int_equal(bind(other, (const struct sockaddr *)&a, sizeof a), 0);
+    engine_rig_stop(&r);
+    assert_int_equal(access(r.socket_path, F_OK), 0);
+    close(other);
+    unlink(r.socket_path);
+    unlink(renamed);
+    engine_rig_close(&r);
+}
+
+/* Its gateway was slow to leave when it was sent to sleep. */
+static void who_is_replaced_leaves_not_as_an_idle_one(void **state)
+{
+    struct hand gateway, monitor;
+    struct engine_rig r;
+
+    (void)state;
+    start_rig(&r);
+    hand_open(&gateway, &r, WIRE_VERSION_MAX);
+    monitor_open(&monitor, &r, WIRE_VERSION_MAX);
+    say(&monitor, WIRE_SLEEP);
+    say(&monitor, WIRE_HANDOVER);
+    assert_true(hears(&gateway, WIRE_SLEEP));
+    assert_true(hears(&gateway, WIRE_HANDOVER));
+    hand_close(&gateway);
+    assert_int_equal(pthread_join(r.thread, NULL), 0);
+    assert_false(engine_process_was_idle(r.process));
+    engine_process_close(r.process);
+    r.process = NULL;
+    hand_close(&monitor);
+    engine_rig_close(&r);
+}
+
 static void only_a_monitor_that_knows_it_may_say_so(void **state)
 {
     struct hand gateway, other, older;
@@ -306,6 +353,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gateways_are_told_and_served_until_they_have_left),
         cmocka_unit_test(without_a_gateway_it_leaves_at_once_and_lets_the_path_be),
+        cmocka_unit_test(what_another_one_made_at_its_path_is_left_alone),
+        cmocka_unit_test(who_is_replaced_leaves_not_as_an_idle_one),
         cmocka_unit_test(only_a_monitor_that_knows_it_may_say_so),
         cmocka_unit_test(who_stays_past_the_limit_is_drained),
         cmocka_unit_test(warmed_it_has_measured_its_speed_before_anybody_can_ask),

@@ -56,6 +56,16 @@ static void a_file_counts_once_and_all_else_for_each(void **state)
     assert_int_equal(s.mapped_bytes, 200 * MIB);
 }
 
+static void files_without_a_number_are_nobody_elses(void **state)
+{
+    const struct memory_need needs[] = {need(0, 100, 0, 0, 0), need(0, 100, 0, 0, 0)};
+    struct memory_sum s;
+
+    (void)state;
+    memory_sum(needs, 2, &s);
+    assert_int_equal(s.mapped_bytes, 200 * MIB);
+}
+
 static void what_is_taken_is_not_needed_again(void **state)
 {
     struct memory_need needs[] = {need(1, 100, 20, 30, 4), need(2, 0, 10, 10, 0)};
@@ -129,6 +139,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(engines_of_different_files_add_up),
         cmocka_unit_test(a_file_counts_once_and_all_else_for_each),
+        cmocka_unit_test(files_without_a_number_are_nobody_elses),
         cmocka_unit_test(what_is_taken_is_not_needed_again),
         cmocka_unit_test(what_fits_exactly_is_accepted),
         cmocka_unit_test(the_refusal_has_the_arithmetic),

@@ -79,11 +79,15 @@ static enum status open_models(struct engine *e, const struct engine_config *cfg
     for (size_t i = 0; i < cfg->n_models; i++) {
         const struct engine_model_config *from = &cfg->models[i];
 
-        e->models[i] = (struct served_model){.pub = {.id = from->id,
-                                                     .aliases = from->aliases,
-                                                     .n_aliases = from->n_aliases,
-                                                     .required = from->required},
-                                             .engine = e};
+        e->models[i] = (struct served_model){
+            .pub = {.id = from->id,
+                    .aliases = from->aliases,
+                    .n_aliases = from->n_aliases,
+                    .required = from->required},
+            .engine = e,
+            .socket_path = strdup(from->socket_path != NULL ? from->socket_path : "")};
+        if (e->models[i].socket_path == NULL)
+            return ST_NO_MEMORY;
     }
     return open_revisions(e, cfg, why);
 }
@@ -96,6 +100,7 @@ static void close_model(struct served_model *m)
         m->revisions = r->next;
         revision_free(r);
     }
+    free(m->socket_path);
 }
 
 static enum status start_text(struct engine *e, const struct engine_config *cfg)

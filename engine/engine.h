@@ -29,7 +29,7 @@ struct engine_model_config {
     const char *id;             /* as clients name it */
     const char *const *aliases; /* (n_aliases): further names of it */
     size_t n_aliases;
-    const char *socket_path;     /* of the engine process */
+    const char *socket_path;     /* of the engine process; a reload changes nothing of it */
     uint32_t context_tokens;     /* 0: the file's own */
     uint32_t default_max_tokens; /* when a request has none; 0: what the context leaves */
     bool file_defaults;          /* what a request leaves open is as the file says, where it does */

@@ -42,6 +42,7 @@ struct served_revision {
 struct served_model {
     struct engine_model pub;
     struct engine *engine;
+    char *socket_path; /* of whichever revision: the supervisor's engines are at one path too */
     /* under engine.lock: */
     struct served_revision *revisions;
     struct served_revision *current; /* NULL: none could be opened yet; then never again */

@@ -67,12 +67,12 @@ static enum status describe(struct served_revision *r, const struct engine_model
     return ST_OK;
 }
 
-static enum status set_target(struct served_revision *r, const char *socket_path)
+static void set_target(struct served_revision *r)
 {
     const struct engine *e = r->of->engine;
 
     r->target = (struct backend_target){
-        .socket_path = strdup(socket_path != NULL ? socket_path : ""),
+        .socket_path = r->of->socket_path,
         .build = e->build,
         .revision = r->pub.hex,
         .context_tokens = r->pub.context_tokens,
@@ -81,7 +81,6 @@ static enum status set_target(struct served_revision *r, const char *socket_path
         .stats = &r->stats,
         .arg = e->backend_arg,
     };
-    return r->target.socket_path != NULL ? ST_OK : ST_NO_MEMORY;
 }
 
 static enum status open_parts(struct served_revision *r, const struct engine_model_config *cfg,
@@ -95,7 +94,9 @@ static enum status open_parts(struct served_revision *r, const struct engine_mod
         s = open_template(r, why);
     if (s == ST_OK)
         s = describe(r, cfg, why);
-    return s == ST_OK ? set_target(r, cfg->socket_path) : s;
+    if (s == ST_OK)
+        set_target(r);
+    return s;
 }
 
 enum status revision_open(struct served_model *of, const struct engine_model_config *cfg,
@@ -126,7 +127,6 @@ void revision_free(struct served_revision *r)
     template_free(r->template);
     tokenizer_free(r->tokenizer);
     model_close(r->model);
-    free((char *)r->target.socket_path);
     free(r);
 }
 

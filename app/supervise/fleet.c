@@ -227,7 +227,8 @@ static enum status load(struct fleet *f, struct fleet_engine *e, int64_t now_ms,
     enum engine_guard_state was = engine_guard_state(&e->guard);
     enum status st;
 
-    if (was == ENGINE_GUARD_LOADING || was == ENGINE_GUARD_READY)
+    if (was == ENGINE_GUARD_LOADING || was == ENGINE_GUARD_READY ||
+        e->swap.state == ENGINE_SWAP_LOADING) /* which loads it already */
         return ST_OK;
     st = engine_guard_load(&e->guard, now_ms, why);
     if (st == ST_OK)

@@ -10,6 +10,8 @@
 
 /* As many as wait in an engine that is there, by default (engine.queue_max). */
 #define HELD_JOBS_MAX 1024
+/* Of one tenant: the others find room however many it sends. */
+#define HELD_TENANT_JOBS_MAX (HELD_JOBS_MAX / 2)
 /* Of their frames; half of what a link may have unsent. */
 #define HELD_BYTES_MAX (32u << 20)
 
@@ -58,11 +60,20 @@ static void watch_patience(struct process_link *l)
                          int64_max(oldest->held_until_ms - loop_now_ms(l->loop), 0));
 }
 
+static bool is_full(const struct held_jobs *h, uint64_t tenant)
+{
+    uint32_t n = 0;
+
+    for (const struct process_job *j = h->first; j != NULL; j = j->held_next)
+        n += j->tenant == tenant;
+    return h->n >= HELD_JOBS_MAX || n >= HELD_TENANT_JOBS_MAX;
+}
+
 enum status process_hold(struct process_link *l, struct process_job *j, const struct wire_submit *v)
 {
     struct held_jobs *h = &l->held;
 
-    if (h->n >= HELD_JOBS_MAX)
+    if (is_full(h, v->tenant))
         return ST_OVERLOADED;
     buf_init(&j->frame);
     wire_put_submit(&j->frame, v);
@@ -73,6 +84,7 @@ enum status process_hold(struct process_link *l, struct process_job *j, const st
         return s;
     }
     j->held_until_ms = loop_now_ms(l->loop) + l->target->load_wait_ms;
+    j->tenant = v->tenant;
     append(h, j);
     if (h->first == j) {
         watch_patience(l);

@@ -35,11 +35,17 @@ static struct engine_submit request(void)
         .prompt = prompt, .n_prompt = COUNT_OF(prompt), .max_tokens = 8, .ignore_eos = true};
 }
 
-static enum status submit(struct sleeper *s, struct rig_job *j)
+static enum status submit_of(struct sleeper *s, uint64_t tenant, struct rig_job *j)
 {
     struct engine_submit v = request();
 
+    v.tenant = tenant;
     return rig_job_submit(&s->r, j, &v);
+}
+
+static enum status submit(struct sleeper *s, struct rig_job *j)
+{
+    return submit_of(s, 0, j);
 }
 
 static void say(struct sleeper *s, struct buf *b)
@@ -319,14 +325,17 @@ static void a_start_that_fails_ends_it(void **state)
     assert_int_equal(submit(s, &next), ST_UNAVAILABLE);
 }
 
-static void more_than_may_wait_are_refused(void **state)
+static void more_than_may_wait_in_all_or_of_one_tenant_are_refused(void **state)
 {
     struct sleeper *s = *state;
     struct rig_job *jobs = calloc(HELD_MAX, sizeof *jobs);
 
-    for (size_t i = 0; i < HELD_MAX; i++)
-        assert_int_equal(submit(s, &jobs[i]), ST_OK);
-    assert_int_equal(submit(s, &s->j), ST_OVERLOADED);
+    for (size_t i = 0; i < HELD_MAX; i++) {
+        if (i == HELD_MAX / 2) /* as many as one tenant may have */
+            assert_int_equal(submit_of(s, 0, &s->j), ST_OVERLOADED);
+        assert_int_equal(submit_of(s, i / (HELD_MAX / 2), &jobs[i]), ST_OK);
+    }
+    assert_int_equal(submit_of(s, 2, &s->j), ST_OVERLOADED);
     poll_loop_skip(s->r.loop, RIG_LOAD_WAIT_MS);
     engine_rig_await(&s->r, has_ended, &jobs[HELD_MAX - 1]);
     for (size_t i = 0; i < HELD_MAX; i++) {
@@ -419,7 +428,7 @@ int main(void)
         TEST(after_its_longest_wait_it_ends_and_the_next_is_refused),
         TEST(without_anybody_at_its_socket_it_sleeps_no_longer_than_a_load_takes),
         TEST(a_start_that_fails_ends_it),
-        TEST(more_than_may_wait_are_refused),
+        TEST(more_than_may_wait_in_all_or_of_one_tenant_are_refused),
         TEST(the_links_end_is_theirs),
         TEST(without_a_job_it_lets_the_engine_go),
         TEST(a_job_on_its_way_keeps_it),

@@ -53,6 +53,9 @@ static void print_deaths(const struct engine_report *r)
     if (r->presence != ENGINE_DOWN) /* there it was said already */
         printf("; the last: %s", r->reason);
     putchar('\n');
+    for (unsigned i = 0; i < r->log.n; i++)
+        printf("%s%s\n", i == 0 ? "         its log ended: " : "                        ",
+               r->log.text[i]);
 }
 
 static void print_engine(const struct engine_report *r)
@@ -130,6 +133,15 @@ static void print_gateway(const struct status_report *r, const struct config *c)
 
 /* ---- for programs ---- */
 
+static json_t *log_json(const struct last_lines *l)
+{
+    json_t *all = json_array();
+
+    for (unsigned i = 0; i < l->n; i++)
+        json_array_append_new(all, json_string(l->text[i]));
+    return all;
+}
+
 static json_t *engine_json(const struct engine_report *r)
 {
     const struct wire_welcome *w = &r->welcome;
@@ -147,8 +159,8 @@ static json_t *engine_json(const struct engine_report *r)
                       "pages_used", (int)s->pages_used, "pages_total", (int)s->pages_total, "steps",
                       (json_int_t)s->steps, "last_step_age_ms", (json_int_t)s->last_step_age_ms));
     if (r->is_supervised)
-        json_object_update_new(
-            o, json_pack("{s:s, s:i}", "supervisor", r->state, "deaths", (int)r->deaths));
+        json_object_update_new(o, json_pack("{s:s, s:i, s:o}", "supervisor", r->state, "deaths",
+                                            (int)r->deaths, "log", log_json(&r->log)));
     if (r->reason[0] != '\0')
         json_object_set_new(o, "reason", json_string(r->reason));
     return o;

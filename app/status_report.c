@@ -113,6 +113,7 @@ static void ask_supervisor(struct engine_report *r)
     r->is_supervised = true;
     r->deaths = s.deaths;
     memcpy(r->state, s.state, sizeof r->state);
+    r->log = s.log;
     if (s.reason[0] != '\0') /* longer than a frame has room for */
         memcpy(r->reason, s.reason, sizeof r->reason);
 }

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "app/config.h"
+#include "app/supervise/last_lines.h"
 #include "base/status.h"
 #include "engine/wire/wire.h"
 
@@ -29,7 +30,8 @@ struct engine_report {
     unsigned deaths;
     /* The supervisor's view: "running", "waiting", "stopped", "unloading", "unloaded". */
     char state[16];
-    char reason[512]; /* why it is away, or how it ended last; "" nothing to say */
+    char reason[512];      /* why it is away, or how it ended last; "" nothing to say */
+    struct last_lines log; /* what it said before it ended last */
 };
 
 struct status_report {

@@ -39,10 +39,7 @@ static void note(struct child_log *l, char c)
             l->begun[l->n_begun++] = c;
         return;
     }
-    if (l->n_begun > 0) {
-        memcpy(l->line, l->begun, l->n_begun);
-        l->line[l->n_begun] = '\0';
-    }
+    last_lines_add(&l->lines, l->begun, l->n_begun);
     l->n_begun = 0;
 }
 

@@ -1,18 +1,17 @@
 /* What a child prints, where it has no log file: passed on to this process's standard error, its
- * last line kept. One thread; never waits for the child. */
+ * last lines kept. One thread; never waits for the child. */
 #ifndef APP_SUPERVISE_CHILD_LOG_H
 #define APP_SUPERVISE_CHILD_LOG_H
 
 #include <stddef.h>
 
+#include "app/supervise/last_lines.h"
 #include "base/status.h"
 
-#define CHILD_LINE_BYTES 180
-
 struct child_log {
-    int fd;                      /* -1: none */
-    char line[CHILD_LINE_BYTES]; /* the last one that says something, cut */
-    char begun[CHILD_LINE_BYTES];
+    int fd; /* -1: none */
+    struct last_lines lines;
+    char begun[LAST_LINE_BYTES];
     size_t n_begun; /* bytes of the line that isn't complete yet */
 };
 
@@ -21,7 +20,7 @@ void child_log_init(struct child_log *l);
 MUST_CHECK enum status child_log_open(struct child_log *l, int *write_fd, struct reason *why);
 /* Passes on what is there. */
 void child_log_drain(struct child_log *l);
-/* The same, and closes. The last line stays. */
+/* The same, and closes. The last lines stay. */
 void child_log_close(struct child_log *l);
 
 #endif

@@ -76,17 +76,19 @@ static void describe_cause(struct child *c, int wait_status)
 static void describe_end(struct child *c, int wait_status)
 {
     bool says_why = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) != 0;
+    const char *line;
 
     describe_cause(c, wait_status);
     if (c->spec.log[0] != '\0') {
-        process_last_line(c->spec.log, c->line, sizeof c->line);
+        last_lines_read(&c->lines, c->spec.log);
     } else {
         child_log_close(&c->output);
-        snprintf(c->line, sizeof c->line, "%s", c->output.line);
+        c->lines = c->output.lines;
     }
+    line = last_lines_newest(&c->lines);
     /* Who leaves by itself says why; the last line before a signal has another cause. */
     snprintf(c->last, sizeof c->last, "%.150s%s%.160s", c->cause,
-             says_why && c->line[0] != '\0' ? ": " : "", says_why ? c->line : "");
+             says_why && line[0] != '\0' ? ": " : "", says_why ? line : "");
 }
 
 static int64_t healthy_ms(const struct child *c, int64_t now_ms)

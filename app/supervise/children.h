@@ -34,12 +34,12 @@ struct child {
     int64_t started_ms, ready_ms; /* 0: not ready yet */
     int64_t due_ms;               /* of the next start, when wanted and not running */
     struct backoff backoff;
-    unsigned n_deaths;           /* unwished ends, since the beginning */
-    struct child_log output;     /* where spec.log is "" */
-    char killed_for[128];        /* why child_end was called; "" it was not */
-    char cause[160];             /* how it ended last: "signal 9 (Killed)", "exit 1" */
-    char line[CHILD_LINE_BYTES]; /* and the last line of its log */
-    char last[320];              /* both, for people: "exit 1: <its log's last line>" */
+    unsigned n_deaths;       /* unwished ends, since the beginning */
+    struct child_log output; /* where spec.log is "" */
+    char killed_for[128];    /* why child_end was called; "" it was not */
+    char cause[160];         /* how it ended last: "signal 9 (Killed)", "exit 1" */
+    struct last_lines lines; /* and the last lines of its log */
+    char last[320];          /* both, for people: "exit 1: <its log's last line>" */
 };
 
 /* Starts it and writes its pid file (if it has a path). From now on it is wanted. */

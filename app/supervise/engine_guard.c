@@ -59,7 +59,8 @@ static const char *line_text(const char *line)
 
 void engine_guard_text(const struct child *c, char *out, size_t size)
 {
-    const char *line = line_text(c->line), *label = line[0] != '\0' ? "; last log: " : "";
+    const char *line = line_text(last_lines_newest(&c->lines)),
+               *label = line[0] != '\0' ? "; last log: " : "";
 
     if (c->given_up)
         snprintf(out, size, "stopped after %u crashes: %s%s%s", c->backoff.deaths, c->cause, label,
@@ -72,7 +73,8 @@ void engine_guard_text(const struct child *c, char *out, size_t size)
 
 static void write_state(const struct engine_guard *g, const char *state, const char *text)
 {
-    state_file_write(g->state_path, state, g->child->n_deaths, text);
+    state_file_write(g->state_path, state, g->child->n_deaths, text,
+                     g->child->n_deaths > 0 ? &g->child->lines : NULL);
 }
 
 void engine_guard_make_way(struct engine_guard *g)

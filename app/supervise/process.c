@@ -13,9 +13,7 @@
 #include <unistd.h>
 
 #include "app/supervise/files.h"
-
-/* Enough of a log's end to hold its last line. */
-#define TAIL_BYTES 4096
+#include "app/supervise/last_lines.h"
 
 /* ---- in the child ---- */
 
@@ -101,7 +99,7 @@ enum status process_start(const struct process_spec *spec, pid_t *out, struct re
 
 enum status process_run(const struct process_spec *spec, struct reason *why)
 {
-    char line[200];
+    struct last_lines said;
     int status = 0;
     pid_t pid = -1;
     enum status st = process_start(spec, &pid, why);
@@ -113,32 +111,9 @@ enum status process_run(const struct process_spec *spec, struct reason *why)
             return fail(why, ST_IO, "%s: %s", spec->name, strerror(errno));
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return ST_OK;
-    process_last_line(spec->log, line, sizeof line);
+    last_lines_read(&said, spec->log);
     return fail(why, ST_IO, "%s failed: %s", spec->name,
-                line[0] != '\0' ? line : "no reason given");
-}
-
-void process_last_line(const char *log, char *out, size_t size)
-{
-    char tail[TAIL_BYTES + 1];
-    char *line;
-    ssize_t n = -1;
-    int fd = open(log, O_RDONLY | O_CLOEXEC);
-
-    out[0] = '\0';
-    if (fd == -1)
-        return;
-    if (lseek(fd, -TAIL_BYTES, SEEK_END) == -1)
-        lseek(fd, 0, SEEK_SET);
-    n = read(fd, tail, TAIL_BYTES);
-    close(fd);
-    while (n > 0 && (tail[n - 1] == '\n' || tail[n - 1] == ' '))
-        n--;
-    if (n <= 0)
-        return;
-    tail[n] = '\0';
-    line = strrchr(tail, '\n');
-    snprintf(out, size, "%s", line != NULL ? line + 1 : tail);
+                said.n > 0 ? last_lines_newest(&said) : "no reason given");
 }
 
 uint64_t process_started_ticks(pid_t pid)

@@ -35,8 +35,6 @@ MUST_CHECK enum status process_start(const struct process_spec *spec, pid_t *out
                                      struct reason *why);
 /* Runs to its end; a failure carries the last line of its log. */
 MUST_CHECK enum status process_run(const struct process_spec *spec, struct reason *why);
-/* The last line of a log that says something, cut to size; "" when there is none. */
-void process_last_line(const char *log, char *out, size_t size);
 /* Start time in clock ticks since boot (proc(5), field 22): pid and this name a process. 0: there
  * is none, or only its zombie. */
 uint64_t process_started_ticks(pid_t pid);

@@ -9,19 +9,25 @@
 
 #include "app/supervise/files.h"
 
-#define FILE_BYTES 1024
+#define FILE_BYTES 2048
 
 void state_file_path(const char *engine_socket, char out[PROCESS_PATH_MAX])
 {
     snprintf(out, PROCESS_PATH_MAX, "%.600s.state", engine_socket);
 }
 
-void state_file_write(const char *path, const char *state, unsigned deaths, const char *reason)
+_Static_assert(FILE_BYTES > LAST_LINES * (LAST_LINE_BYTES + 5) + 500 + 200, "all of it fits");
+
+void state_file_write(const char *path, const char *state, unsigned deaths, const char *reason,
+                      const struct last_lines *log)
 {
     char file[FILE_BYTES];
     int n = snprintf(file, sizeof file,
                      "supervisor %d %" PRIu64 "\nstate %s\ndeaths %u\nreason %.500s\n",
                      (int)getpid(), process_started_ticks(getpid()), state, deaths, reason);
+
+    for (unsigned i = 0; log != NULL && i < log->n; i++)
+        n += snprintf(file + n, sizeof file - (size_t)n, "log %s\n", log->text[i]);
 
     if (file_write(path, file, (size_t)n, 0600, NULL) != ST_OK)
         unlink(path);
@@ -39,6 +45,8 @@ static void take_line(struct state_file *s, char *line)
         s->deaths = (unsigned)strtoul(line + 7, NULL, 10);
     else if (strncmp(line, "reason ", 7) == 0)
         snprintf(s->reason, sizeof s->reason, "%s", line + 7);
+    else if (strncmp(line, "log ", 4) == 0)
+        last_lines_add(&s->log, line + 4, strlen(line + 4));
 }
 
 bool state_file_read(const char *engine_socket, struct state_file *out)

@@ -169,6 +169,8 @@ def test_a_crash_loop_stops_and_says_why(house):
     assert code == 1 and status["engines"][0]["state"] == "down"
     assert status["engines"][0]["deaths"] in (5, 6)  # the first one counts unless it had been healthy for 30 s
     assert "stopped after 5 crashes" in status["engines"][0]["reason"]
+    log = status["engines"][0]["log"]
+    assert log and "runs past the end of the file" in log[-1], "the last lines of its log"
     assert house.pid_of("engine") is None
     r = house.chat()
     assert r.status_code == 503 and int(r.headers["retry-after"]) >= 1

@@ -516,7 +516,8 @@ static void an_unload_ends_the_swap(void **state)
 
 static void logs_go_with_their_processes(void **state)
 {
-    char line[64], next_log[PROCESS_PATH_MAX];
+    char next_log[PROCESS_PATH_MAX];
+    struct last_lines said;
     struct rig r;
 
     (void)state;
@@ -528,10 +529,10 @@ static void logs_go_with_their_processes(void **state)
     assert_int_equal(file_write(next_log, "second\n", 7, 0600, NULL), ST_OK);
     successor_greets(&r);
     assert_true(turn(&r));
-    process_last_line(r.engine.spec.log, line, sizeof line);
-    assert_string_equal(line, "second");
-    process_last_line(r.swap.other.spec.log, line, sizeof line);
-    assert_string_equal(line, "first");
+    last_lines_read(&said, r.engine.spec.log);
+    assert_string_equal(last_lines_newest(&said), "second");
+    last_lines_read(&said, r.swap.other.spec.log);
+    assert_string_equal(last_lines_newest(&said), "first");
     assert_string_equal(r.swap.other.spec.log, next_log);
     close_rig(&r);
 }

@@ -379,10 +379,11 @@ static void a_long_reason_is_cut_with_dots(void **state)
 
 static void an_absence_is_described(void **state)
 {
-    struct child c = {.given_up = true,
-                      .backoff = {.deaths = 5},
-                      .cause = "signal 11 (Segmentation fault)",
-                      .line = "2026-01-01T00:00:00.000Z warn engine engine.conn x=1"};
+    struct child c = {
+        .given_up = true,
+        .backoff = {.deaths = 5},
+        .cause = "signal 11 (Segmentation fault)",
+        .lines = {2, {"of before", "2026-01-01T00:00:00.000Z warn engine engine.conn x=1"}}};
     char text[256];
 
     (void)state;
@@ -390,11 +391,11 @@ static void an_absence_is_described(void **state)
     assert_string_equal(text, "stopped after 5 crashes: signal 11 (Segmentation fault); last log: "
                               "engine.conn x=1");
     c.given_up = false;
-    strcpy(c.line, "7 words");
+    last_lines_add(&c.lines, "7 words", 7);
     engine_guard_text(&c, text, sizeof text);
     assert_string_equal(text,
                         "starts again after: signal 11 (Segmentation fault); last log: 7 words");
-    c.line[0] = '\0';
+    c.lines.n = 0;
     engine_guard_text(&c, text, sizeof text);
     assert_string_equal(text, "starts again after: signal 11 (Segmentation fault)");
 }

@@ -146,7 +146,7 @@ static void a_model_is_unloaded_and_loaded_again(void **state)
     c->wanted = f.engines[0].child.wanted = true;
     c->due_ms = NOW_MS + 10000;
     strcpy(c->cause, "exit 1");
-    strcpy(c->line, "no \xff\x1b model");
+    last_lines_add(&c->lines, "no \xff\x1b model", 11);
     assert_string_equal(
         ask(&f, CONTROL_LIST, "", NOW_MS),
         "{\"ok\":true,\"config\":\"/c.yaml\",\"models\":[{\"id\":\"a/"

@@ -158,16 +158,16 @@ static void what_is_unloaded_takes_nothing_from_others(void **state)
 
     (void)state;
     state_file_path(c->models[0].socket, path);
-    state_file_write(path, "waiting", 0, "");
+    state_file_write(path, "waiting", 0, "", NULL);
     state_file_path(c->models[3].socket, path);
-    state_file_write(path, "unloaded", 0, "");
+    state_file_write(path, "unloaded", 0, "", NULL);
     assert_int_equal(listener_open(c->models[3].socket, &fd, &why), ST_OK);
     assert_int_equal(listener_start(c->models[3].socket, fd, &why), ST_OK);
     assert_int_equal(check(c, 2, &why), ST_NO_MEMORY);
     assert_non_null(strstr(why.text, "model c beside 2 more"));
     assert_non_null(strstr(why.text, "taken already 0 ="));
     state_file_path(c->models[0].socket, path);
-    state_file_write(path, "unloaded", 0, "");
+    state_file_write(path, "unloaded", 0, "", NULL);
     assert_int_equal(check(c, 2, &why), ST_NO_MEMORY);
     assert_non_null(strstr(why.text, "model c beside 1 more"));
     unlink(path);

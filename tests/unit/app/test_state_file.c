@@ -18,15 +18,21 @@ static char engine_socket[64], path[PROCESS_PATH_MAX];
 
 static void what_was_written_is_read(void **state)
 {
+    struct last_lines said = {0};
     struct state_file s;
 
     (void)state;
-    state_file_write(path, "stopped", 5, "exit 1: no model");
+    last_lines_add(&said, "first", 5);
+    last_lines_add(&said, "second\x1b", 7);
+    state_file_write(path, "stopped", 5, "exit 1: no model", &said);
     assert_true(state_file_read(engine_socket, &s));
     assert_int_equal(s.supervisor, getpid());
     assert_string_equal(s.state, "stopped");
     assert_int_equal(s.deaths, 5);
     assert_string_equal(s.reason, "exit 1: no model");
+    assert_int_equal(s.log.n, 2);
+    assert_string_equal(s.log.text[0], "first");
+    assert_string_equal(s.log.text[1], "second?");
 }
 
 static void a_reason_of_any_bytes_is_printable_and_cut(void **state)
@@ -37,7 +43,7 @@ static void a_reason_of_any_bytes_is_printable_and_cut(void **state)
     (void)state;
     memset(reason, 0x1B, sizeof reason - 1);
     reason[sizeof reason - 1] = '\0';
-    state_file_write(path, "waiting", 1, reason);
+    state_file_write(path, "waiting", 1, reason, NULL);
     assert_true(state_file_read(engine_socket, &s));
     assert_int_equal(strlen(s.reason), 500);
     assert_int_equal(strspn(s.reason, "?"), 500);

@@ -349,7 +349,7 @@ static void watched_child_is_given_up_in_a_crash_loop(void **state)
     assert_int_equal(c.n_deaths, CHILD_DEATHS_MAX);
     assert_true(child_due_ms(&c) == INT64_MAX);
     assert_string_equal(c.cause, "exit 7");
-    assert_string_equal(c.line, "broken");
+    assert_string_equal(last_lines_newest(&c.lines), "broken");
     child_try_again(&c, now_ms);
     assert_int_equal(child_due_ms(&c), now_ms);
     assert_int_equal(live_and_end(&c, now_ms, now_ms + 5), 100);

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "engine/core/job.h"
+#include "engine/core/jobs_parts.h"
 
 static enum status find_model_ends(struct jobs *j)
 {
@@ -53,7 +54,7 @@ static void link_job(struct conn *c, struct job *job)
     c->jobs = job;
 }
 
-static void unlink_job(struct job *job)
+void jobs_unlink(struct job *job)
 {
     if (job->conn == NULL)
         return;
@@ -75,12 +76,12 @@ static struct job *find(const struct conn *c, uint64_t id)
     return job;
 }
 
-static void leave_memory(struct jobs *j, struct job *job)
+void jobs_leave_memory(struct jobs *j, struct job *job)
 {
     assert(job->n_references > 0);
     if (--job->n_references > 0)
         return;
-    unlink_job(job);
+    jobs_unlink(job);
     job_free(job);
     j->n--;
 }
@@ -93,158 +94,24 @@ static void cancel_all(struct jobs *j, struct job *job, enum status status, int6
     job->n_references++;
     for (uint32_t i = 0; i < job->n_submitted; i++)
         scheduler_cancel(j->scheduler, &job->choices[i].sequence, status, now_us);
-    leave_memory(j, job);
+    jobs_leave_memory(j, job);
 }
 
-/* ---- what the scheduler says ---- */
-
-static void add_entry(struct job *job, uint64_t step, struct wire_step_entry *e)
-{
-    job_fill_entry(job, e);
-    conn_add_entry(job->conn, step, e);
-}
-
-/* What is in j->text, and the samples that belong to it. */
-static void put_text(struct jobs *j, struct job_choice *c, enum engine_finish finish)
-{
-    struct wire_step_entry e = {.choice = c->sequence.sampling.choice,
-                                .finish = (uint8_t)finish,
-                                .text = j->text.data,
-                                .text_len = (uint32_t)j->text.len,
-                                .tokens = j->samples};
-
-    if (c->job->conn == NULL)
-        return;
-    if (j->text.failed) {
-        c->job->conn->broken = true;
-        return;
-    }
-    c->is_finished = finish != ENGINE_FINISH_NONE;
-    if (c->logprobs.samples != NULL)
-        e.n_tokens = logprob_queue_take(&c->logprobs, detok_released_bytes(c->detok), j->samples);
-    add_entry(c->job, j->step, &e);
-}
-
-/* True: a stop string is complete. A token without text has no sample to send: the bytes of those
- * that are sent are the text. */
-static bool feed(struct jobs *j, struct job_choice *c, const struct token_sample *t)
-{
-    uint64_t before = detok_fed_bytes(c->detok);
-    bool is_stop;
-
-    detok_search_stops(c->detok, sequence_n_output(&c->sequence) > c->sequence.sampling.min_tokens);
-    is_stop = detok_feed(c->detok, t->id, &j->text);
-    if (c->logprobs.samples != NULL && detok_fed_bytes(c->detok) > before)
-        logprob_queue_push(&c->logprobs, t, detok_fed_bytes(c->detok));
-    return is_stop;
-}
-
-static bool on_token(void *arg, struct sequence *s, const struct token_sample *t, bool last)
-{
-    struct job_choice *c = job_choice_of(s);
-    struct jobs *j = arg;
-    bool is_end = job_is_end_id(c->job, j->tokenizer, t->id), is_stop = false;
-
-    buf_clear(&j->text);
-    c->job->output_tokens++;
-    if (!is_end)
-        is_stop = feed(j, c, t);
-    if (!is_stop && (is_end || last))
-        is_stop = detok_flush(c->detok, &j->text);
-    put_text(j, c,
-             is_end || is_stop ? ENGINE_FINISH_STOP
-             : last            ? ENGINE_FINISH_LENGTH
-                               : ENGINE_FINISH_NONE);
-    return is_end || is_stop;
-}
-
-/* An entry each: a frame is cut where it grows long, so a long prompt's don't make one. */
-static void on_score(void *arg, struct sequence *s, uint32_t position, const struct token_sample *t)
-{
-    struct wire_step_entry e = {.is_prompt = true, .text = "", .n_tokens = 1, .tokens = t};
-    struct job_choice *c = job_choice_of(s);
-    const struct jobs *j = arg;
-
-    (void)position;
-    if (c->job->conn != NULL)
-        add_entry(c->job, j->step, &e);
-}
-
-static void remember_end(struct job *job, const struct sequence *s, enum status status,
-                         enum engine_finish finish)
-{
-    job->n_ended++;
-    job->not_finite |= s->not_finite;
-    if (status != ST_OK && job->status == ST_OK)
-        job->status = status;
-    if (job->finish != ENGINE_FINISH_LENGTH)
-        job->finish = finish;
-}
-
-static void fail_later(struct jobs *j, struct job *job)
-{
-    job->is_ending = true;
-    job->n_references++;
-    job->next_failed = j->failed;
-    j->failed = job;
-}
-
-/* When the queue might take what it refuses now. */
-static uint32_t retry_after_ms(const struct jobs *j, enum status status, uint64_t tenant)
+uint32_t jobs_retry_after_ms(const struct jobs *j, enum status status, uint64_t tenant)
 {
     if (status != ST_OVERLOADED && status != ST_TIMEOUT)
         return 0;
     return (uint32_t)scheduler_retry_after_ms(j->scheduler, tenant);
 }
 
-/* For who claims the request, now or later. */
-static void keep_end(struct jobs *j, struct job *job, const struct conn *told,
-                     const struct wire_final *end)
+void jobs_keep_end(struct jobs *j, struct job *job, const struct conn *told,
+                   const struct wire_final *end)
 {
     orphans_add(&j->orphans, &job->request, told, end);
     if (job->claimant != NULL)
         wire_put_settled(&job->claimant->out, orphans_find(&j->orphans, &job->request));
     job->claimant = NULL;
 }
-
-static void put_final(struct jobs *j, struct job *job)
-{
-    struct wire_final out;
-
-    job_fill_final(job, &out);
-    out.retry_after_ms = retry_after_ms(j, job->status, job->choices[0].sequence.tenant);
-    wire_put_final(&job->conn->finals, &out);
-    keep_end(j, job, job->conn, &out);
-    /* Its id is free again, and nothing more may be said about it. */
-    unlink_job(job);
-}
-
-static void on_end(void *arg, struct sequence *s, enum status status, enum engine_finish finish)
-{
-    struct job_choice *c = job_choice_of(s);
-    struct job *job = c->job;
-    struct jobs *j = arg;
-
-    remember_end(job, s, status, finish);
-    if (job->conn == NULL)
-        return;
-    if (status == ST_OK && !c->is_finished) { /* it had no token to come with */
-        buf_clear(&j->text);
-        put_text(j, c, finish);
-    }
-    if (job->n_ended == job->n_choices)
-        put_final(j, job);
-    else if (status != ST_OK && !job->is_ending)
-        fail_later(j, job);
-}
-
-static void on_release(void *arg, struct sequence *s)
-{
-    leave_memory(arg, job_choice_of(s)->job);
-}
-
-const struct scheduler_events jobs_events = {
-    .on_token = on_token, .on_score = on_score, .on_end = on_end, .on_release = on_release};
 
 void jobs_settle(struct jobs *j, int64_t now_us)
 {
@@ -253,7 +120,7 @@ void jobs_settle(struct jobs *j, int64_t now_us)
 
         j->failed = job->next_failed;
         cancel_all(j, job, job->status, now_us);
-        leave_memory(j, job);
+        jobs_leave_memory(j, job);
     }
 }
 
@@ -315,7 +182,7 @@ static enum status start(struct jobs *j, struct conn *c, const struct wire_submi
     status = submit_choices(j, job, v, now_us);
     if (status == ST_OK)
         link_job(c, job);
-    leave_memory(j, job);
+    jobs_leave_memory(j, job);
     return status;
 }
 
@@ -333,7 +200,7 @@ static void refuse(const struct jobs *j, struct conn *c, const struct wire_submi
 {
     struct wire_final out = {.job = v->job,
                              .status = (uint16_t)refusal(s),
-                             .retry_after_ms = retry_after_ms(j, s, v->tenant)};
+                             .retry_after_ms = jobs_retry_after_ms(j, s, v->tenant)};
     char request[ID_HEX_BYTES];
 
     id_to_hex(&v->request, request);
@@ -382,12 +249,12 @@ static void orphan(struct jobs *j, struct job *job, int64_t now_us)
     struct wire_final end;
 
     job->n_references++;
-    unlink_job(job);
+    jobs_unlink(job);
     cancel_all(j, job, ST_CANCELLED, now_us);
     assert(job->n_ended == job->n_choices);
     job_fill_final(job, &end);
-    keep_end(j, job, NULL, &end);
-    leave_memory(j, job);
+    jobs_keep_end(j, job, NULL, &end);
+    jobs_leave_memory(j, job);
 }
 
 void jobs_drop(struct jobs *j, struct conn *c, int64_t now_us)

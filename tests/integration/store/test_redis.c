@@ -1,4 +1,4 @@
-/* store/redis.c against a real Redis: deadlines, freezing, crashes, scripts that the server lacks.
+/* store/redis.c and redis_command.c against a real Redis: deadlines, freezing, crashes, scripts that the server lacks.
  */
 #include <setjmp.h>
 #include <signal.h>

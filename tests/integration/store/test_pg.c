@@ -1,4 +1,4 @@
-/* store/pg.c, pg_pool.c and migrate.c against a real PostgreSQL. */
+/* store/pg.c, pg_statement.c, pg_pool.c and migrate.c against a real PostgreSQL. */
 #include <poll.h>
 #include <semaphore.h>
 #include <setjmp.h>

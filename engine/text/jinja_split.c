@@ -1,4 +1,4 @@
-/* Cutting strings: split, rsplit, splitlines. */
+/* Cutting strings: split, rsplit, partition, rpartition, splitlines. */
 #include "engine/text/jinja_str.h"
 
 #include <string.h>
@@ -136,6 +136,39 @@ struct jval jinja_str_split(struct jinja *j, struct jval self, const struct jval
 struct jval jinja_str_rsplit(struct jinja *j, struct jval self, const struct jval *a)
 {
     return split(j, self, a, true);
+}
+
+static struct jval partition(struct jinja *j, struct jval self, const struct jval *a, bool right)
+{
+    const struct jstr *s = self.s, *sep = jinja_string_arg(j, a[0]);
+    struct jseq *out = jv_seq_new(j, SEQ_TUPLE, 3);
+    size_t at;
+
+    if (sep->len == 0)
+        jinja_raise(j, "empty separator");
+    if (out == NULL || j->status != ST_OK)
+        return jv_none();
+    at = right ? js_rfind(j, s, sep) : js_find(j, s, sep, 0);
+    for (size_t i = 0; i < 3; i++)
+        out->items[i] = jv_str(&js_empty);
+    if (at == SIZE_MAX) {
+        out->items[right ? 2 : 0] = self;
+        return jv_seq(out);
+    }
+    out->items[0] = jv_str(js_slice(j, s, 0, at));
+    out->items[1] = jv_str(js_slice(j, s, at, at + sep->len));
+    out->items[2] = jv_str(js_slice(j, s, at + sep->len, s->len));
+    return jv_seq(out);
+}
+
+struct jval jinja_str_partition(struct jinja *j, struct jval self, const struct jval *a)
+{
+    return partition(j, self, a, false);
+}
+
+struct jval jinja_str_rpartition(struct jinja *j, struct jval self, const struct jval *a)
+{
+    return partition(j, self, a, true);
 }
 
 /* Bytes of the line end at s (Python's universal ones); 0: none is there. */

@@ -293,39 +293,6 @@ static struct jval str_join(struct jinja *j, struct jval self, const struct jval
     return made_from(j, self.s, jt_finish(&t));
 }
 
-static struct jval partition(struct jinja *j, struct jval self, const struct jval *a, bool right)
-{
-    const struct jstr *s = self.s, *sep = jinja_string_arg(j, a[0]);
-    struct jseq *out = jv_seq_new(j, SEQ_TUPLE, 3);
-    size_t at;
-
-    if (sep->len == 0)
-        jinja_raise(j, "empty separator");
-    if (out == NULL || j->status != ST_OK)
-        return jv_none();
-    at = right ? js_rfind(j, s, sep) : js_find(j, s, sep, 0);
-    for (size_t i = 0; i < 3; i++)
-        out->items[i] = jv_str(&js_empty);
-    if (at == SIZE_MAX) {
-        out->items[right ? 2 : 0] = self;
-        return jv_seq(out);
-    }
-    out->items[0] = jv_str(js_slice(j, s, 0, at));
-    out->items[1] = jv_str(js_slice(j, s, at, at + sep->len));
-    out->items[2] = jv_str(js_slice(j, s, at + sep->len, s->len));
-    return jv_seq(out);
-}
-
-static struct jval str_partition(struct jinja *j, struct jval self, const struct jval *a)
-{
-    return partition(j, self, a, false);
-}
-
-static struct jval str_rpartition(struct jinja *j, struct jval self, const struct jval *a)
-{
-    return partition(j, self, a, true);
-}
-
 static struct jval all_of(struct jinja *j, struct jval self, enum jclass c)
 {
     jinja_charge(j, self.s->len / 16);
@@ -393,8 +360,8 @@ static const struct jfunc methods[] = {
     {"count", "sub", str_count, NULL},
     {"join", "iterable", str_join, NULL},
     {"format", NULL, NULL, jinja_str_format},
-    {"partition", "sep", str_partition, NULL},
-    {"rpartition", "sep", str_rpartition, NULL},
+    {"partition", "sep", jinja_str_partition, NULL},
+    {"rpartition", "sep", jinja_str_rpartition, NULL},
     {"isalpha", "", str_isalpha, NULL},
     {"isdigit", "", str_isdigit, NULL},
     {"isalnum", "", str_isalnum, NULL},

@@ -12,6 +12,9 @@ int64_t jinja_int_arg(struct jinja *j, struct jval v, int64_t missing);
 /* a: sep, maxsplit. */
 struct jval jinja_str_split(struct jinja *j, struct jval self, const struct jval *a);
 struct jval jinja_str_rsplit(struct jinja *j, struct jval self, const struct jval *a);
+/* a: sep. A tuple of three. */
+struct jval jinja_str_partition(struct jinja *j, struct jval self, const struct jval *a);
+struct jval jinja_str_rpartition(struct jinja *j, struct jval self, const struct jval *a);
 struct jval jinja_str_format(struct jinja *j, struct jval self, const struct jargs *args);
 /* `chars` NULL: white space. */
 const struct jstr *jinja_strip(struct jinja *j, const struct jstr *s, const struct jstr *chars,

@@ -1,43 +1,33 @@
 #include "app/supervise/supervisor.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "app/supervise/supervisor_signals.h"
 #include "base/clock.h"
 #include "base/size.h"
 
 /* Between two looks at whether something is ready. */
 #define READY_POLL_MS 20
 /* For what a killed child left behind (a database's own children end by themselves). */
-#define LEFTOVER_MS    5000
-#define SECOND_WISH_MS 1000
-#define IDLE_MS        60000
+#define LEFTOVER_MS 5000
+#define IDLE_MS     60000
 
 enum status supervisor_init(struct supervisor *s, struct reason *why)
 {
-    static const int handled[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
-    sigset_t signals;
+    enum status st;
 
     *s =
         (struct supervisor){.began_ms = clock_mono_ms(), .on_terminal = isatty(STDOUT_FILENO) == 1};
-    sigemptyset(&signals);
-    for (size_t i = 0; i < COUNT_OF(handled); i++)
-        sigaddset(&signals, handled[i]);
-    sigprocmask(SIG_BLOCK, &signals, NULL);
-    s->signal_fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
-    if (s->signal_fd == -1)
-        return fail(why, ST_IO, "no descriptor for signals: %s", strerror(errno));
-    signal(SIGPIPE, SIG_IGN);
+    st = supervisor_open_signals(s, why);
+    if (st != ST_OK)
+        return st;
     /* Grandchildren whose parent died come to us, so that the stop can wait for them too. */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     return ST_OK;
@@ -197,45 +187,6 @@ static void restart_due(struct supervisor *s, int64_t now_ms)
             restart(s, s->children[i], now_ms);
 }
 
-/* One Ctrl-C can arrive more than once, from the terminal and from a wrapper that passes it on:
- * only what comes a second later is a second wish. */
-static void note_stop(struct supervisor *s, int64_t now_ms)
-{
-    if (s->stops_asked > 0 && now_ms - s->last_stop_ms < SECOND_WISH_MS)
-        return;
-    s->stops_asked++;
-    s->last_stop_ms = now_ms;
-}
-
-static void try_again(struct supervisor *s, int64_t now_ms)
-{
-    supervisor_say(s, "SIGHUP: what is down is tried again");
-    for (size_t i = 0; i < s->n; i++)
-        child_try_again(s->children[i], now_ms);
-}
-
-/* The terminal has gone: the kernel says so, or it was the shell's own farewell. */
-static bool is_hangup(const struct supervisor *s, const struct signalfd_siginfo *i)
-{
-    struct pollfd out = {.fd = STDOUT_FILENO};
-
-    if (i->ssi_code == SI_KERNEL)
-        return true;
-    return s->on_terminal && poll(&out, 1, 0) > 0 && (out.revents & (POLLHUP | POLLERR)) != 0;
-}
-
-static void take_signals(struct supervisor *s, int64_t now_ms)
-{
-    struct signalfd_siginfo i;
-
-    while (read(s->signal_fd, &i, sizeof i) == (ssize_t)sizeof i) {
-        if (i.ssi_signo == SIGHUP && !is_hangup(s, &i))
-            try_again(s, now_ms);
-        else if (i.ssi_signo != SIGCHLD)
-            note_stop(s, now_ms);
-    }
-}
-
 static int64_t next_due_ms(const struct supervisor *s, int64_t now_ms)
 {
     int64_t due_ms = s->control != NULL ? control_due_ms(s->control) : INT64_MAX;
@@ -293,7 +244,7 @@ static void turn(struct supervisor *s, int64_t max_wait_ms)
         until_due_ms = int64_max(until_due_ms - now_ms, 0);
     wait_for_news(s, int64_min(until_due_ms, max_wait_ms));
     now_ms = clock_mono_ms();
-    take_signals(s, now_ms);
+    supervisor_take_signals(s, now_ms);
     for (size_t i = 0; i < s->n; i++)
         if (s->children[i]->pid != 0 && s->children[i]->spec.log[0] == '\0')
             child_log_drain(&s->children[i]->output);

@@ -340,6 +340,8 @@ int cmd_key(int argc, char **argv)
     bool parsed;
     int rc;
 
+    if (action != NULL)
+        argv[1] = argv[0]; /* getopt's sentences begin with it */
     parsed = parse_options(argc > 1 ? argc - 1 : argc, argc > 1 ? argv + 1 : argv, &o);
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || (parsed && o.help))) {
         fputs(help, stdout);

@@ -58,6 +58,15 @@ static void print_deaths(const struct engine_report *r)
                r->log.text[i]);
 }
 
+/* What was given up in a crash loop stays away until somebody says so. */
+static void print_remedy(const struct engine_report *r)
+{
+    if (r->is_supervised && strcmp(r->state, "stopped") == 0)
+        printf("         to try again: sluice model load --config FILE %s, or SIGHUP to the "
+               "supervisor\n",
+               r->model->id);
+}
+
 static void print_engine(const struct engine_report *r)
 {
     const struct wire_welcome *w = &r->welcome;
@@ -80,6 +89,7 @@ static void print_engine(const struct engine_report *r)
         break;
     }
     print_deaths(r);
+    print_remedy(r);
 }
 
 static void print_engines(const struct status_report *r)

@@ -233,6 +233,23 @@ static bool take_lockdown(struct engine_options *s)
     return false;
 }
 
+static bool is_enough(const struct engine_options *s)
+{
+    const char *missing = NULL;
+
+    if (s->config_path == NULL && s->model_id != NULL)
+        missing = "--model-id needs --config FILE";
+    else if (s->model == NULL && s->socket == NULL)
+        missing = "--config FILE is missing, or --model PATH and --socket PATH";
+    else if (s->model == NULL)
+        missing = "--model PATH is missing";
+    else if (s->socket == NULL)
+        missing = "--socket PATH is missing";
+    if (missing != NULL)
+        fprintf(stderr, "sluice engine: %s; --help lists the options\n", missing);
+    return missing == NULL;
+}
+
 bool engine_options_complete(struct engine_options *s)
 {
     add_text(&s->mode, "fast");
@@ -243,10 +260,8 @@ bool engine_options_complete(struct engine_options *s)
     add_text(&s->cores, "auto");
     for (size_t i = 0; i < COUNT_OF(number_options); i++)
         add_number(s, number_options[i].option, number_options[i].otherwise);
-    if (s->model == NULL || s->socket == NULL || (s->model_id != NULL && s->config_path == NULL)) {
-        fputs(usage_text, stderr);
+    if (!is_enough(s))
         return false;
-    }
     if (!is_one_of("mode", s->mode, "fast", "exact") ||
         !is_one_of("prefix-cache", s->prefix_cache, "on", "off"))
         return false;

@@ -28,7 +28,7 @@ static int cmd_version(int argc, char **argv);
 
 struct command {
     const char *name;
-    int (*run)(int argc, char **argv); /* argv[0] is the command's name */
+    int (*run)(int argc, char **argv); /* argv[0] is "sluice NAME": getopt begins with it */
     const char *help;
 };
 
@@ -81,6 +81,15 @@ static const char *command_name(const char *word)
     return word;
 }
 
+static int run_command(const struct command *c, int argc, char **argv)
+{
+    char name[32];
+
+    snprintf(name, sizeof name, "sluice %s", c->name);
+    argv[0] = name;
+    return c->run(argc, argv);
+}
+
 int main(int argc, char **argv)
 {
     const char *name;
@@ -92,7 +101,7 @@ int main(int argc, char **argv)
     name = command_name(argv[1]);
     for (size_t i = 0; i < COUNT_OF(commands); i++)
         if (strcmp(name, commands[i].name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
+            return run_command(&commands[i], argc - 1, argv + 1);
     fprintf(stderr, "sluice: there is no command \"%s\"; \"sluice help\" lists them\n", name);
     return EXIT_USAGE;
 }

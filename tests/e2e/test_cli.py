@@ -154,6 +154,24 @@ def test_usage_errors_exit_2_and_say_so(args):
     assert done.returncode == 2 and done.stderr.strip()
 
 
+@pytest.mark.parametrize("command", ["engine", "migrate", "key list", "usage", "inspect", "tokenize", "render",
+                                     "generate", "score", "bench"])
+def test_an_unknown_option_is_said_in_the_commands_name(command):
+    done = run(*command.split(), "--wrong", check=False)
+    said = f"sluice {command.split()[0]}: unrecognized option '--wrong'"
+    assert done.returncode == 2 and done.stderr.startswith(said), done.stderr
+
+
+@pytest.mark.parametrize("args,said", [
+    (["--check-lockdown"], "--config FILE is missing, or --model PATH and --socket PATH"),
+    (["--model", "/nowhere.gguf"], "--socket PATH is missing"),
+    (["--socket", "/tmp/sluice-none.sock"], "--model PATH is missing"),
+    (["--model-id", "m", "--model", "/nowhere.gguf", "--socket", "/tmp/none.sock"], "--model-id needs --config FILE")])
+def test_an_engine_says_what_is_missing(args, said):
+    done = run("engine", *args, check=False)
+    assert done.returncode == 2 and done.stderr == f"sluice engine: {said}; --help lists the options\n"
+
+
 @pytest.mark.parametrize("command", ["inspect", "tokenize", "generate", "engine"])
 def test_a_missing_model_is_one_sentence(command):
     args = {"inspect": ["/nowhere.gguf"], "tokenize": ["--model", "/nowhere.gguf"],

@@ -171,6 +171,8 @@ def test_a_crash_loop_stops_and_says_why(house):
     assert "stopped after 5 crashes" in status["engines"][0]["reason"]
     log = status["engines"][0]["log"]
     assert log and "runs past the end of the file" in log[-1], "the last lines of its log"
+    text = house.cli("status", "--config", str(house.config), check=False).stdout
+    assert f"to try again: sluice model load --config FILE {MODEL_ID}, or SIGHUP to the supervisor" in text
     assert house.pid_of("engine") is None
     r = house.chat()
     assert r.status_code == 503 and int(r.headers["retry-after"]) >= 1

@@ -1,5 +1,5 @@
-/* store/redis.c and redis_command.c against a real Redis: deadlines, freezing, crashes, scripts that
- * the server lacks. */
+/* store/redis.c and redis_command.c against a real Redis: deadlines, freezing, crashes, scripts
+ * that the server lacks. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

@@ -168,8 +168,8 @@ static bool join(char *out, size_t size, const char *folder, const char *name)
 
 static bool read_bytes(const char *folder, const char *name, size_t *out)
 {
-    char path[PATH_MAX], text[32];
-    bool is_read;
+    char path[PATH_MAX], text[32]; /* 20 digits are the most */
+    size_t len;
     FILE *f;
 
     if (!join(path, sizeof path, folder, name))
@@ -177,9 +177,10 @@ static bool read_bytes(const char *folder, const char *name, size_t *out)
     f = fopen(path, "re");
     if (f == NULL)
         return false;
-    is_read = fgets(text, sizeof text, f) != NULL && cgroup_bytes(text, out);
+    len = fread(text, 1, sizeof text - 1, f);
     fclose(f);
-    return is_read;
+    text[len] = '\0';
+    return strlen(text) == len && cgroup_bytes(text, out);
 }
 
 /* ---- one group ---- */

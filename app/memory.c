@@ -15,12 +15,12 @@
 #include "app/supervise/files.h"
 #include "app/supervise/process.h"
 #include "app/supervise/state_file.h"
+#include "base/cgroup_memory.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "base/unix_socket.h"
 #include "engine/core/engine_process.h"
-#include "engine/core/kv_plan.h"
 #include "engine/core/memory_plan.h"
 #include "engine/cpu/cpu.h"
 
@@ -97,7 +97,16 @@ static size_t anonymous_bytes(pid_t pid)
     return bytes;
 }
 
-/* ---- needs ---- */
+/* ---- room and needs ---- */
+
+/* Of this process's control groups, in which its engine is too. */
+static struct memory_room room_now(void)
+{
+    struct cgroup_bound bound;
+
+    cgroup_memory_bound("", &bound);
+    return memory_room_within(&bound);
+}
 
 static enum status need_of_process(const struct engine_process_config *cfg, const char *id,
                                    struct memory_need *out, struct reason *why)
@@ -202,8 +211,8 @@ static size_t gather_swapped(const struct config *c, struct memory_need *needs)
 }
 
 /* Those beside which `m` must fit; their number. */
-static size_t gather_others(const struct config *c, const struct config_model *m, size_t available,
-                            struct memory_need *needs)
+static size_t gather_others(const struct config *c, const struct config_model *m,
+                            const struct memory_room *room, struct memory_need *needs)
 {
     struct reason ignored = {0};
     pid_t pids[CONFIG_MODELS_MAX] = {0};
@@ -219,7 +228,7 @@ static size_t gather_others(const struct config *c, const struct config_model *m
     for (size_t i = 0; &c->models[i] < m; i++)
         if (pids[i] == 0 && !is_unloaded(&c->models[i]) &&
             add_other(c, &c->models[i], 0, &needs[n]) &&
-            memory_check(needs, n + 1, available, "", &ignored) == ST_OK)
+            memory_check(needs, n + 1, room, "", &ignored) == ST_OK)
             n++;
     return n;
 }
@@ -244,14 +253,15 @@ enum status memory_check_model(const struct config *c, const struct config_model
                                const struct engine_process_config *own, struct reason *why)
 {
     struct memory_need needs[2 * CONFIG_MODELS_MAX + 1] = {0}, mine;
-    size_t available = kv_available_bytes(), n;
+    const struct memory_room room = room_now();
+    size_t n;
     enum status s =
         own != NULL ? need_of_process(own, m->id, &mine, why) : need_of(c, m, &mine, why);
     char whose[128];
 
     if (s != ST_OK)
         return s;
-    n = gather_others(c, m, available, needs);
+    n = gather_others(c, m, &room, needs);
     if (is_successor(m, own))
         n += add_predecessor(c, m, &mine, &needs[n]);
     needs[n] = mine;
@@ -259,7 +269,7 @@ enum status memory_check_model(const struct config *c, const struct config_model
         snprintf(whose, sizeof whose, "model %s", m->id);
     else
         snprintf(whose, sizeof whose, "model %s beside %zu more", m->id, n);
-    s = memory_check(needs, n + 1, available, whose, why);
+    s = memory_check(needs, n + 1, &room, whose, why);
     if (s != ST_OK)
         log_needs(needs, n + 1);
     return s;
@@ -268,7 +278,7 @@ enum status memory_check_model(const struct config *c, const struct config_model
 enum status memory_check_all(const struct config *c, struct buf *out, struct reason *why)
 {
     struct memory_need needs[CONFIG_MODELS_MAX];
-    size_t available = kv_available_bytes();
+    const struct memory_room room = room_now();
     struct reason inner = {0};
     char whose[32];
 
@@ -282,7 +292,7 @@ enum status memory_check_all(const struct config *c, struct buf *out, struct rea
         if (pid != 0)
             needs[i].held_bytes = anonymous_bytes(pid);
     }
-    memory_table(needs, c->n_models, available, out);
+    memory_table(needs, c->n_models, &room, out);
     snprintf(whose, sizeof whose, "%zu model%s", c->n_models, c->n_models == 1 ? "" : "s");
-    return memory_check(needs, c->n_models, available, whose, why);
+    return memory_check(needs, c->n_models, &room, whose, why);
 }

@@ -46,8 +46,8 @@ static struct scheduler_config scheduler_config(const struct engine_process *p)
                                      .depth = p->cfg.depth};
 }
 
-/* How much of what the device will need, and p->n_pages. available_bytes 0: whatever there is. */
-static enum status plan_device(struct engine_process *p, size_t available_bytes,
+/* How much of what the device will need, and p->n_pages. No room: whatever there is. */
+static enum status plan_device(struct engine_process *p, struct memory_room room,
                                struct device_config *cfg, struct device_plan *plan,
                                struct reason *why)
 {
@@ -72,7 +72,7 @@ static enum status plan_device(struct engine_process *p, size_t available_bytes,
                                            .page_bytes = plan->kv_page_bytes,
                                            .kv_bytes = p->cfg.kv_bytes,
                                            .other_bytes = plan->scratch_bytes,
-                                           .available_bytes = available_bytes},
+                                           .room = room},
                       &p->n_pages, why);
     cfg->n_pages = p->n_pages;
     return s;
@@ -82,7 +82,7 @@ static enum status open_device(struct engine_process *p, struct reason *why)
 {
     struct device_config cfg;
     struct device_plan plan;
-    enum status s = plan_device(p, kv_available_bytes(), &cfg, &plan, why);
+    enum status s = plan_device(p, memory_room_within(&p->bound), &cfg, &plan, why);
 
     if (s != ST_OK)
         return s;
@@ -242,6 +242,8 @@ static enum status open_all(struct engine_process *p, struct reason *why)
 {
     enum status s = listener_open(p->cfg.socket_path, &p->listen_fd, why);
 
+    /* Locked in, it reads no files of control groups. */
+    cgroup_memory_bound("", &p->bound);
     if (s == ST_OK)
         s = begin_lock(p, why);
     if (s == ST_OK)
@@ -280,7 +282,7 @@ enum status engine_process_plan(const struct engine_process_config *cfg, struct 
     if (s == ST_OK)
         s = choose_context(&p, why);
     if (s == ST_OK)
-        s = plan_device(&p, 0, &device, &plan, why);
+        s = plan_device(&p, (struct memory_room){0}, &device, &plan, why);
     if (s == ST_OK) {
         size_t file = gguf_file_bytes(p.model->gguf), packed = plan.weight_bytes - file;
 

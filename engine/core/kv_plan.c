@@ -1,7 +1,5 @@
 #include "engine/core/kv_plan.h"
 
-#include <stdio.h>
-
 #include "base/size.h"
 #include "engine/core/device.h"
 
@@ -24,6 +22,7 @@ enum status kv_plan_pages(const struct kv_request *r, uint32_t *n_pages, struct 
 {
     size_t context_pages = ((size_t)r->context_tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
     size_t pages = r->kv_bytes / r->page_bytes, bytes, need;
+    char room[128];
 
     if (r->kv_bytes == 0)
         pages = default_pages(r, context_pages);
@@ -37,27 +36,13 @@ enum status kv_plan_pages(const struct kv_request *r, uint32_t *n_pages, struct 
         !size_add(bytes, r->other_bytes, &need))
         return fail(why, ST_INVALID, "%zu MiB of KV are more than can be addressed",
                     r->kv_bytes / MIB);
-    if (r->available_bytes != 0 && need > r->available_bytes)
+    if (r->room.available_bytes != 0 && need > r->room.available_bytes) {
+        memory_room_text(&r->room, room, sizeof room);
         return fail(why, ST_NO_MEMORY,
                     "not enough memory: %zu KV pages of %zu bytes (%zu MiB) and %zu MiB beside "
-                    "them, but only %zu MiB are available: give less KV, or a smaller context",
-                    pages, r->page_bytes, mib_up(bytes), mib_up(r->other_bytes),
-                    r->available_bytes / MIB);
+                    "them, but only %s: give less KV, or a smaller context",
+                    pages, r->page_bytes, mib_up(bytes), mib_up(r->other_bytes), room);
+    }
     *n_pages = (uint32_t)pages;
     return ST_OK;
-}
-
-size_t kv_available_bytes(void)
-{
-    FILE *f = fopen("/proc/meminfo", "re");
-    size_t kib, bytes = 0;
-    char line[128];
-
-    if (f == NULL)
-        return 0;
-    while (fgets(line, sizeof line, f) != NULL)
-        if (sscanf(line, "MemAvailable: %zu kB", &kib) == 1 && size_mul(kib, 1024, &bytes))
-            break;
-    fclose(f);
-    return bytes;
 }

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "engine/core/memory_room.h"
 
 /* Without a size: four contexts, or 512 MiB if that is less, but at least one context. Enough for
  * a full batch of ordinary chats on a small machine. */
@@ -15,16 +16,13 @@
 struct kv_request {
     uint32_t context_tokens;
     size_t page_bytes;
-    size_t kv_bytes;        /* 0: the default */
-    size_t other_bytes;     /* what the device allocates beside KV */
-    size_t available_bytes; /* memory that can still be had; 0: unknown */
+    size_t kv_bytes;    /* 0: the default */
+    size_t other_bytes; /* what the device allocates beside KV */
+    struct memory_room room;
 };
 
 /* ST_INVALID: kv_bytes don't hold one context; ST_NO_MEMORY: more than there is. */
 MUST_CHECK enum status kv_plan_pages(const struct kv_request *r, uint32_t *n_pages,
                                      struct reason *why);
-
-/* MemAvailable of the kernel; 0 where it doesn't say. */
-size_t kv_available_bytes(void);
 
 #endif

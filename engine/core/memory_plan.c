@@ -73,21 +73,23 @@ void memory_sum(const struct memory_need *needs, size_t n, struct memory_sum *ou
     }
 }
 
-enum status memory_check(const struct memory_need *needs, size_t n, size_t available,
+enum status memory_check(const struct memory_need *needs, size_t n, const struct memory_room *room,
                          const char *whose, struct reason *why)
 {
     struct memory_sum s;
+    char text[128];
 
     memory_sum(needs, n, &s);
-    if (available == 0 || s.needed_bytes <= available)
+    if (room->available_bytes == 0 || s.needed_bytes <= room->available_bytes)
         return ST_OK;
+    memory_room_text(room, text, sizeof text);
     return fail(
         why, ST_NO_MEMORY,
         "not enough memory for %.95s: weights %zu + repacked weights %zu + KV %zu + buffers "
-        "%zu - taken already %zu = %zu MiB, but only %zu MiB are available: give less KV, "
+        "%zu - taken already %zu = %zu MiB, but only %s: give less KV, "
         "smaller contexts or fewer models",
         whose, mib_up(s.mapped_bytes), mib_up(s.packed_bytes), mib_up(s.kv_bytes),
-        mib_up(s.scratch_bytes), s.held_bytes / MIB, mib_up(s.needed_bytes), available / MIB);
+        mib_up(s.scratch_bytes), s.held_bytes / MIB, mib_up(s.needed_bytes), text);
 }
 
 /* ---- for people ---- */
@@ -99,7 +101,8 @@ static void put_line(struct buf *out, const char *name, const struct memory_sum 
                s->held_bytes / MIB, mib_up(s->needed_bytes));
 }
 
-void memory_table(const struct memory_need *needs, size_t n, size_t available, struct buf *out)
+void memory_table(const struct memory_need *needs, size_t n, const struct memory_room *room,
+                  struct buf *out)
 {
     struct memory_sum s;
 
@@ -111,6 +114,10 @@ void memory_table(const struct memory_need *needs, size_t n, size_t available, s
     }
     memory_sum(needs, n, &s);
     put_line(out, "together (a file's weights once)", &s);
-    if (available != 0)
-        buf_printf(out, "%-32s %65zu\n", "available", available / MIB);
+    if (room->available_bytes == 0)
+        return;
+    buf_printf(out, "%-32s %65zu\n", "available", room->available_bytes / MIB);
+    if (room->bound.file != NULL)
+        buf_printf(out, "%-32s %65zu   (%s)\n", "within the control group's limit",
+                   room->bound.limit_bytes / MIB, room->bound.file);
 }

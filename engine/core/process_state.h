@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "base/cgroup_memory.h"
 #include "engine/core/attendance.h"
 #include "engine/core/claims.h"
 #include "engine/core/conn.h"
@@ -26,6 +27,7 @@ struct engine_process {
     struct tokenizer *tokenizer;
     struct device *device;
     uint32_t context_tokens, n_pages;
+    struct cgroup_bound bound;
     bool has_cost; /* what steps take was measured, or given */
     struct scheduler *scheduler;
     struct stepper stepper;

@@ -47,14 +47,14 @@ static void test_more_than_there_is_is_refused(void **state)
                            .page_bytes = 1 << 20,
                            .kv_bytes = (size_t)64 << 20,
                            .other_bytes = (size_t)10 << 20,
-                           .available_bytes = (size_t)70 << 20};
+                           .room.available_bytes = (size_t)70 << 20};
     struct reason why;
     uint32_t n;
 
     (void)state;
     assert_int_equal(kv_plan_pages(&r, &n, &why), ST_NO_MEMORY);
     assert_non_null(strstr(why.text, "only 70 MiB are available"));
-    r.available_bytes = (size_t)80 << 20;
+    r.room.available_bytes = (size_t)80 << 20;
     assert_int_equal(kv_plan_pages(&r, &n, &why), ST_OK);
     assert_int_equal(n, 64);
 }

@@ -10,7 +10,8 @@
 /* Last: its macro fail() would meet the declaration of ours. */
 #include <cmocka.h>
 
-#define MIB ((size_t)1 << 20)
+#define MIB         ((size_t)1 << 20)
+#define ROOM(bytes) (&(const struct memory_room){.available_bytes = (bytes)})
 
 static struct memory_need need(uint64_t inode, size_t mapped_mib, size_t packed_mib, size_t kv_mib,
                                size_t scratch_mib)
@@ -85,9 +86,9 @@ static void what_fits_exactly_is_accepted(void **state)
     struct reason why = {0};
 
     (void)state;
-    assert_int_equal(memory_check(&m, 1, 154 * MIB, "m", &why), ST_OK);
-    assert_int_equal(memory_check(&m, 1, 154 * MIB - 1, "m", &why), ST_NO_MEMORY);
-    assert_int_equal(memory_check(&m, 1, 0, "m", &why), ST_OK); /* unknown */
+    assert_int_equal(memory_check(&m, 1, ROOM(154 * MIB), "m", &why), ST_OK);
+    assert_int_equal(memory_check(&m, 1, ROOM(154 * MIB - 1), "m", &why), ST_NO_MEMORY);
+    assert_int_equal(memory_check(&m, 1, ROOM(0), "m", &why), ST_OK); /* unknown */
 }
 
 static void the_refusal_has_the_arithmetic(void **state)
@@ -97,11 +98,54 @@ static void the_refusal_has_the_arithmetic(void **state)
 
     (void)state;
     m.held_bytes = 9 * MIB;
-    assert_int_equal(memory_check(&m, 1, 120 * MIB, "model a beside 2 more", &why), ST_NO_MEMORY);
+    assert_int_equal(memory_check(&m, 1, ROOM(120 * MIB), "model a beside 2 more", &why),
+                     ST_NO_MEMORY);
     assert_non_null(strstr(why.text,
                            "model a beside 2 more: weights 100 + repacked weights 20 + KV "
                            "30 + buffers 4 - taken already 9 = 145 MiB, but only 120 MiB "
                            "are available"));
+}
+
+static void a_limit_is_named_in_the_refusal_and_the_table(void **state)
+{
+    const struct memory_room room = {
+        .available_bytes = 120 * MIB,
+        .bound = {.file = "memory.max", .limit_bytes = 200 * MIB, .free_bytes = 120 * MIB}};
+    struct memory_need m = need(1, 100, 20, 30, 4);
+    struct reason why = {0};
+    struct buf out;
+
+    (void)state;
+    assert_int_equal(memory_check(&m, 1, &room, "model a", &why), ST_NO_MEMORY);
+    assert_non_null(strstr(why.text, "= 154 MiB, but only 120 MiB are available within the control "
+                                     "group's limit of 200 MiB (memory.max): give less"));
+    buf_init(&out);
+    memory_table(&m, 1, &room, &out);
+    assert_non_null(strstr(buf_cstr(&out), " 120\nwithin the control group's limit "));
+    assert_non_null(strstr(buf_cstr(&out), " 200   (memory.max)\n"));
+    buf_dispose(&out);
+}
+
+/* The tighter of the two is what there is, and only a limit that is the tighter one is named. */
+static void the_room_is_the_smaller_of_machine_and_limit(void **state)
+{
+    struct cgroup_bound bound = {0};
+    struct memory_room r = memory_room_within(&bound);
+
+    (void)state;
+    assert_true(r.available_bytes > MIB);
+    assert_null(r.bound.file);
+    bound = (struct cgroup_bound){
+        .file = "memory.max", .limit_bytes = SIZE_MAX, .free_bytes = SIZE_MAX};
+    r = memory_room_within(&bound);
+    assert_true(r.available_bytes > MIB && r.available_bytes < SIZE_MAX);
+    assert_null(r.bound.file);
+    bound.free_bytes = MIB;
+    r = memory_room_within(&bound);
+    assert_int_equal(r.available_bytes, MIB);
+    assert_string_equal(r.bound.file, "memory.max");
+    bound.free_bytes = 0; /* full: not unknown, which would let everything in */
+    assert_true(memory_room_within(&bound).available_bytes > 0);
 }
 
 static void sums_beyond_memory_do_not_wrap(void **state)
@@ -115,7 +159,7 @@ static void sums_beyond_memory_do_not_wrap(void **state)
     needs[1].kv_bytes = 10;
     memory_sum(needs, 2, &s);
     assert_int_equal(s.needed_bytes, SIZE_MAX);
-    assert_int_equal(memory_check(needs, 2, SIZE_MAX - 1, "m", &why), ST_NO_MEMORY);
+    assert_int_equal(memory_check(needs, 2, ROOM(SIZE_MAX - 1), "m", &why), ST_NO_MEMORY);
 }
 
 static void the_table_has_a_line_each_and_one_together(void **state)
@@ -126,7 +170,7 @@ static void the_table_has_a_line_each_and_one_together(void **state)
     (void)state;
     needs[1].id = "n";
     buf_init(&out);
-    memory_table(needs, 2, 1000 * MIB, &out);
+    memory_table(needs, 2, ROOM(1000 * MIB), &out);
     assert_non_null(strstr(buf_cstr(&out), "\nm "));
     assert_non_null(strstr(buf_cstr(&out), "\nn "));
     assert_non_null(strstr(buf_cstr(&out), " 188\n")); /* 100 + 20 + 60 + 8 */
@@ -143,6 +187,8 @@ int main(void)
         cmocka_unit_test(what_is_taken_is_not_needed_again),
         cmocka_unit_test(what_fits_exactly_is_accepted),
         cmocka_unit_test(the_refusal_has_the_arithmetic),
+        cmocka_unit_test(a_limit_is_named_in_the_refusal_and_the_table),
+        cmocka_unit_test(the_room_is_the_smaller_of_machine_and_limit),
         cmocka_unit_test(sums_beyond_memory_do_not_wrap),
         cmocka_unit_test(the_table_has_a_line_each_and_one_together),
     };

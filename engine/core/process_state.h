@@ -28,7 +28,7 @@ struct engine_process {
     struct device *device;
     uint32_t context_tokens, n_pages;
     struct cgroup_bound bound; /* of memory; read before the lock */
-    bool has_cost; /* what steps take was measured, or given */
+    bool has_cost;             /* what steps take was measured, or given */
     struct scheduler *scheduler;
     struct stepper stepper;
     struct jobs jobs;

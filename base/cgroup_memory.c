@@ -292,14 +292,16 @@ static void walk(const char *root, enum cgroup_version version, struct cgroup_bo
 {
     struct search s = {.version = version};
     char folder[2 * PATH_MAX];
+    const char *below;
     size_t top;
 
     if (!find(root, &s))
         return;
-    top = (size_t)snprintf(folder, sizeof folder, "%s%s", root, s.mount.folder);
-    if (top >= sizeof folder || top + strlen(path_below(&s)) >= sizeof folder)
+    below = path_below(&s);
+    top = strlen(root) + strlen(s.mount.folder);
+    if ((size_t)snprintf(folder, sizeof folder, "%s%s%s", root, s.mount.folder, below) >=
+        sizeof folder)
         return;
-    strcpy(folder + top, path_below(&s));
     tighten(&hierarchies[version], folder, out);
     while (strlen(folder) > top) {
         *strrchr(folder, '/') = '\0'; /* what is below the mount begins with one */

@@ -27,8 +27,8 @@ struct engine_process {
     struct tokenizer *tokenizer;
     struct device *device;
     uint32_t context_tokens, n_pages;
-    struct cgroup_bound bound;
-    bool has_cost; /* what steps take was measured, or given */
+    struct cgroup_bound bound; /* of memory; read before the lock */
+    bool has_cost;             /* what steps take was measured, or given */
     struct scheduler *scheduler;
     struct stepper stepper;
     struct jobs jobs;

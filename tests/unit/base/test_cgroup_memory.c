@@ -303,7 +303,7 @@ static void lines_that_are_too_long_are_passed_over(void **state)
     (void)state;
     assert_non_null(text);
     memset(text, 'x', 20000);
-    strcpy(text + 8191, V2_MOUNT); /* where a buffer of 8 KiB begins anew */
+    memcpy(text + 8191, V2_MOUNT, sizeof V2_MOUNT); /* where a buffer of 8 KiB begins anew */
     put_self("0::/\n", text);
     put_v2("/sys/fs/cgroup", 100, 30);
     assert_unbound();

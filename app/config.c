@@ -177,6 +177,13 @@ static enum status check_pepper(const struct config *c, struct buf *text, struct
     return ST_OK;
 }
 
+static bool ends_in_space(const struct buf *b)
+{
+    const char last = b->len > 0 ? b->data[b->len - 1] : 'x';
+
+    return last == ' ' || last == '\r' || last == '\n';
+}
+
 static enum status load_pepper(struct config *c, struct reason *why)
 {
     struct buf text;
@@ -184,7 +191,7 @@ static enum status load_pepper(struct config *c, struct reason *why)
 
     buf_init(&text);
     st = read_file(c->auth_pepper_file, PEPPER_BYTES_MAX, &text, why);
-    while (text.len > 0 && memchr(" \r\n", text.data[text.len - 1], 3) != NULL)
+    while (ends_in_space(&text))
         text.len--;
     if (st == ST_OK)
         st = check_pepper(c, &text, why);

@@ -70,7 +70,7 @@ struct process_job {
     bool is_cancelled;
     bool is_held; /* not sent yet; and then: */
     struct process_job *held_prev, *held_next;
-    struct buf frame;      /* its SUBMIT */
+    struct buf frame; /* its SUBMIT */
     uint64_t tenant;
     int64_t held_until_ms; /* by the loop's clock */
     bool want_logprobs, want_prompt_logprobs;

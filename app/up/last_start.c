@@ -53,15 +53,18 @@ static bool keep(const struct config_model *last, struct model_choice *out)
 static enum status one_model(const char *given, const struct config *last, struct model_choice *out,
                              struct reason *why)
 {
+    const char *path = given;
     enum status st;
 
     if (given != NULL && last != NULL && last->n_models > 1)
         return fail(
             why, ST_CONFLICT,
             "sluice.yaml has a list of models, which --model does not change: edit the file");
-    if (given == NULL && last == NULL)
+    if (path == NULL && last != NULL)
+        path = last->models[0].path;
+    if (path == NULL)
         return fail(why, ST_INVALID, "which model? give --model FILE.gguf");
-    st = take(given != NULL ? given : last->models[0].path, out, why);
+    st = take(path, out, why);
     if (st == ST_OK && last != NULL)
         (void)keep(&last->models[0], out);
     return st;

@@ -2,6 +2,7 @@
 a service that is being changed."""
 
 import asyncio
+import contextlib
 import itertools
 import threading
 
@@ -41,20 +42,31 @@ class Rush(threading.Thread):
         await asyncio.gather(*(self.client(k) for k in range(AT_ONCE)))
 
     async def client(self, k):
-        async with httpx2.AsyncClient(timeout=60 * SLOW, http1=False, http2=True) as client:
+        """One after the other. A connection ends with the target: one that a gateway closed when it stopped is not used for
+        the next gateway at its address."""
+        async with contextlib.AsyncExitStack() as open_ones:
+            connections = {}
             for turn in itertools.count(k):
                 i = next(self.todo, None)
                 if i is None:
                     return
-                base = self.targets[turn % len(self.targets)]
-                mark = (base, i)
-                self.in_flight.add(mark)
-                try:
-                    await self.one(client, base, i)
-                except httpx2.HTTPError as e:
-                    self.failures.append(f"{i} at {base}: {type(e).__name__} {e}")
-                self.in_flight.remove(mark)
-                self.n_done += 1
+                targets = self.targets
+                connections = {t: c for t, c in connections.items() if t in targets}
+                base = targets[turn % len(targets)]
+                if base not in connections:
+                    connections[base] = await open_ones.enter_async_context(
+                        httpx2.AsyncClient(timeout=60 * SLOW, http1=False, http2=True))
+                await self.judged(connections[base], base, i)
+
+    async def judged(self, connection, base, i):
+        mark = (base, i)
+        self.in_flight.add(mark)
+        try:
+            await self.one(connection, base, i)
+        except httpx2.HTTPError as e:
+            self.failures.append(f"{i} at {base}: {type(e).__name__} {e}")
+        self.in_flight.remove(mark)
+        self.n_done += 1
 
     async def one(self, client, base, i):
         body = {"model": self.model, "messages": [{"role": "user", "content": f"Number {i % PROMPTS}."}],

@@ -214,7 +214,7 @@ bench: all
 	@sh bench/run.sh $(B)/sluice
 
 # The same program with the next version of the frames: a gateway of it and ours share an engine in
-# tests/e2e/test_rolling.py and bench/rolling.py.
+# tests/e2e/test_rolling.py.
 NEXT_WIRE := $(shell sed -n 's/^\#define WIRE_VERSION_MAX \([0-9]*\)$$/\1/p' engine/wire/wire.h | awk '{print $$1 + 1}')
 next:
 	$(MAKE) all B=build/next CFLAGS="$(CFLAGS) -DWIRE_VERSION_MAX=$(NEXT_WIRE)"

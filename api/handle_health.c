@@ -53,22 +53,20 @@ static void put_asleep(struct buf *b, struct api *a)
         buf_putc(b, ']');
 }
 
-/* False: its engine is there, or nobody said why not. */
-static bool put_absence(struct buf *text, const struct engine_stats *st)
+/* Nothing: its engine is there, or nobody said why not. */
+static void put_absence(struct buf *text, const struct engine_stats *st)
 {
     if (st->stalled)
-        buf_printf(text, "engine: no step for %" PRId64 " s while %u requests wait",
+        buf_printf(text, "no step for %" PRId64 " s while %u requests wait",
                    st->last_step_age_ms / 1000, st->running + st->waiting);
     else if (!st->connected && !st->asleep && st->absence[0] != '\0')
-        buf_printf(text, "engine: %s", st->absence);
-    return text->len > 0;
+        buf_puts(text, st->absence);
 }
 
 /* Why there is no engine, where that is known: its supervisor says it, or its own numbers. Of
  * several the first that has something to say, with its model: "engine ID: why". */
 static void put_reason(struct buf *b, struct api *a)
 {
-    static const char part[] = "engine"; /* what put_absence begins with */
     struct engine_stats st;
     const char *id = "";
     struct buf text;
@@ -79,15 +77,16 @@ static void put_reason(struct buf *b, struct api *a)
 
         id = m->id;
         engine_stats_of(a->parts.engine, m, &st);
-        (void)put_absence(&text, &st);
+        put_absence(&text, &st);
     }
     if (text.len > 0) {
-        buf_printf(b, ",\"reason\":\"%s", part);
+        buf_puts(b, ",\"reason\":\"engine");
         if (a->n_models > 1) {
             buf_putc(b, ' ');
             json_put_chars(b, id, strlen(id));
         }
-        json_put_chars(b, text.data + strlen(part), text.len - strlen(part));
+        buf_puts(b, ": ");
+        json_put_chars(b, text.data, text.len);
         buf_putc(b, '"');
     }
     buf_dispose(&text);

@@ -195,7 +195,7 @@ static void count_end(struct inference *i)
     struct metrics *m = &i->request->loop->metrics;
     const struct engine_end *end = &i->end;
 
-    request_meter_end(&i->meter, end, i->ran, clock_mono_ns() / 1000);
+    request_meter_end(&i->meter, end, i->ran, clock_mono_us());
     if (end->status != ST_OK && end->status != ST_CANCELLED)
         metrics_add(m, METRIC_FAILED, 1);
     metrics_add(m, METRIC_BILLED_PROMPT, end->usage.prompt_tokens);

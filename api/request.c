@@ -176,7 +176,7 @@ static struct request *new_request(struct connection *c, h2o_req_t *http)
         return NULL;
     r->loop = c->loop;
     r->begin_ms = loop_now_ms(&c->loop->loop.super);
-    r->begin_us = clock_mono_ns() / 1000;
+    r->begin_us = clock_mono_us();
     r->begin_wall_us = clock_wall_us();
     r->id = id_new(r->begin_wall_us / 1000);
     id_to_hex(&r->id, hex);

@@ -1,6 +1,5 @@
 #include "app/memory.h"
 
-#include <inttypes.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -57,16 +56,10 @@ static pid_t engine_of(const struct config_model *m)
  * before it while it ends its requests. Neither is found at the socket. 0: there is none. */
 static pid_t swapped_of(const struct config_model *m)
 {
-    char path[PROCESS_PATH_MAX], text[64];
-    uint64_t ticks = 0;
-    int pid = 0;
+    char path[PROCESS_PATH_MAX];
 
     snprintf(path, sizeof path, "%.600s.next.pid", m->socket);
-    if (file_read(path, text, sizeof text) != ST_OK ||
-        sscanf(text, "%d %" SCNu64, &pid, &ticks) != 2 || ticks == 0 ||
-        process_started_ticks(pid) != ticks)
-        return 0;
-    return pid;
+    return process_of_pid_file(path, NULL);
 }
 
 /* On demand or while idle, until somebody demands it again: it needs nothing. */

@@ -10,6 +10,11 @@ static int64_t read_ns(clockid_t id)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+int64_t clock_mono_us(void)
+{
+    return clock_mono_ns() / 1000;
+}
+
 int64_t clock_mono_ns(void)
 {
     return read_ns(CLOCK_MONOTONIC);

@@ -5,8 +5,9 @@
 
 #include <stdint.h>
 
-/* Monotonic milliseconds and nanoseconds since an arbitrary start. */
+/* Monotonic milliseconds, microseconds and nanoseconds since an arbitrary start. */
 int64_t clock_mono_ms(void);
+int64_t clock_mono_us(void);
 int64_t clock_mono_ns(void);
 /* Unix time in milliseconds and microseconds (UTC). */
 int64_t clock_wall_ms(void);

@@ -195,13 +195,13 @@ enum status child_end_orphan(const struct child *c, struct reason *why)
 {
     const struct timespec pause = {.tv_nsec = ORPHAN_POLL_MS * 1000000L};
     int64_t deadline = clock_mono_ms() + ORPHAN_WAIT_MS;
-    char text[64];
     uint64_t ticks = 0;
-    int pid = 0;
+    pid_t pid;
 
-    if (c->pid_file[0] == '\0' || file_read(c->pid_file, text, sizeof text) != ST_OK)
+    if (c->pid_file[0] == '\0')
         return ST_OK;
-    if (sscanf(text, "%d %" SCNu64, &pid, &ticks) != 2 || !is_running(pid, ticks)) {
+    pid = process_of_pid_file(c->pid_file, &ticks);
+    if (pid == 0) {
         unlink(c->pid_file);
         return ST_OK;
     }

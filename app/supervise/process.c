@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,4 +132,19 @@ uint64_t process_started_ticks(pid_t pid)
     for (int field = 2; field < 22 && at != NULL; field++)
         at = strchr(at + 1, ' ');
     return at != NULL ? strtoull(at + 1, NULL, 10) : 0;
+}
+
+pid_t process_of_pid_file(const char *path, uint64_t *ticks)
+{
+    uint64_t started = 0;
+    char text[64];
+    int pid = 0;
+
+    if (file_read(path, text, sizeof text) != ST_OK ||
+        sscanf(text, "%d %" SCNu64, &pid, &started) != 2 || started == 0 ||
+        process_started_ticks(pid) != started)
+        return 0;
+    if (ticks != NULL)
+        *ticks = started;
+    return pid;
 }

@@ -38,5 +38,7 @@ MUST_CHECK enum status process_run(const struct process_spec *spec, struct reaso
 /* Start time in clock ticks since boot (proc(5), field 22): pid and this name a process. 0: there
  * is none, or only its zombie. */
 uint64_t process_started_ticks(pid_t pid);
+/* Who wrote "PID TICKS" into the file; 0: nobody, or one that lives no more. ticks: may be NULL. */
+pid_t process_of_pid_file(const char *path, uint64_t *ticks);
 
 #endif

@@ -72,7 +72,7 @@ static const struct token_sample *cut_tops(struct fake_job *j, const struct toke
 static void tell(struct fake_job *j, struct engine_delta *d)
 {
     d->n_tokens = d->tokens != NULL ? 1 : 0;
-    d->read_us = clock_mono_ns() / 1000;
+    d->read_us = clock_mono_us();
     loop_timer_start(j->link->loop, &j->timer, 0);
     j->submit.on_delta(j->submit.arg, d, &j->usage);
 }

@@ -154,7 +154,7 @@ static void on_ready(void *arg, int events)
     struct process_link *l = arg;
     enum status s = ST_OK;
 
-    l->read_us = clock_mono_ns() / 1000;
+    l->read_us = clock_mono_us();
     if (events & LOOP_READ)
         s = read_some(l);
     if (s != ST_OK) {

@@ -9,11 +9,6 @@
 #include "base/size.h"
 #include "engine/core/process_state.h"
 
-static int64_t now_us(void)
-{
-    return clock_mono_ns() / 1000;
-}
-
 /* ---- draining ---- */
 
 static void begin_drain(struct engine_process *p, int64_t now_ms)
@@ -24,7 +19,7 @@ static void begin_drain(struct engine_process *p, int64_t now_ms)
     p->drain_deadline_ms = now_ms + p->cfg.drain_ms;
     engine_process_close_listener(p);
     for (uint32_t i = 0; i < p->n_conns; i++)
-        jobs_evict(&p->jobs, p->conns[i], true, now_us());
+        jobs_evict(&p->jobs, p->conns[i], true, clock_mono_us());
 }
 
 void engine_process_take_stop(struct engine_process *p)
@@ -56,7 +51,7 @@ static bool is_drained(struct engine_process *p)
     if (clock_mono_ms() < p->drain_deadline_ms)
         return false;
     for (uint32_t i = 0; i < p->n_conns; i++)
-        jobs_evict(&p->jobs, p->conns[i], false, now_us());
+        jobs_evict(&p->jobs, p->conns[i], false, clock_mono_us());
     engine_process_flush(p);
     return true;
 }

@@ -8,11 +8,6 @@
 #include "base/log.h"
 #include "engine/core/claims.h"
 
-static int64_t now_us(void)
-{
-    return clock_mono_ns() / 1000;
-}
-
 static void refuse_talk(struct conn *c, enum status status, const char *text)
 {
     struct wire_refused out = {.status = (uint16_t)status};
@@ -125,7 +120,7 @@ static enum status on_sleep(struct engine_process *p, const struct wire_frame *f
 static enum status on_submit(struct engine_process *p, struct conn *c, const struct wire_frame *f)
 {
     p->attendance.is_leaving = false;
-    return jobs_submit(&p->jobs, c, f, now_us());
+    return jobs_submit(&p->jobs, c, f, clock_mono_us());
 }
 
 static enum status on_handover(struct engine_process *p, const struct wire_frame *f)
@@ -166,7 +161,7 @@ static enum status on_frame(struct engine_process *p, struct conn *c, const stru
     case WIRE_SUBMIT:
         return on_submit(p, c, f);
     case WIRE_CANCEL:
-        return jobs_cancel(&p->jobs, c, f, now_us());
+        return jobs_cancel(&p->jobs, c, f, clock_mono_us());
     case WIRE_CREDIT:
         return on_credit(c, f);
     case WIRE_CLAIM:

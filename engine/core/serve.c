@@ -14,11 +14,6 @@
 #define STATS_MS      250  /* four a second while something changes */
 #define STATS_IDLE_MS 1000 /* else one a second, as a sign of life */
 
-static int64_t now_us(void)
-{
-    return clock_mono_ns() / 1000;
-}
-
 /* ---- connections ---- */
 
 struct conn_list engine_process_conns(const struct engine_process *p)
@@ -50,7 +45,7 @@ static void close_conn(struct engine_process *p, uint32_t i)
     struct conn *c = p->conns[i];
 
     claims_drop(&all, c);
-    jobs_drop(&p->jobs, c, now_us());
+    jobs_drop(&p->jobs, c, clock_mono_us());
     conn_dispose(c);
     free(c);
     p->conns[i] = p->conns[--p->n_conns];
@@ -103,7 +98,7 @@ static struct wire_stats collect(const struct engine_process *p)
                                .prefix_hit_tokens = s.prefix_hit_tokens,
                                .not_finite = s.not_finite,
                                .last_step_age_ms =
-                                   has_work ? (now_us() - p->progress.last_us) / 1000 : -1};
+                                   has_work ? (clock_mono_us() - p->progress.last_us) / 1000 : -1};
 }
 
 /* The age alone is no news: it changes by itself. */
@@ -211,18 +206,18 @@ static void step(struct engine_process *p)
 {
     struct scheduler_stats s;
 
-    progress_begin(&p->progress, now_us());
+    progress_begin(&p->progress, clock_mono_us());
     scheduler_stats(p->scheduler, &s);
     p->jobs.step = s.steps;
     /* It needs a device that nobody uses yet. */
     if (!p->has_cost && s.running + s.waiting > 0)
         engine_process_learn_cost(p);
     p->is_busy = stepper_turn(&p->stepper);
-    jobs_settle(&p->jobs, now_us());
+    jobs_settle(&p->jobs, clock_mono_us());
     if (!p->is_busy)
         p->is_busy = engine_process_warm(p);
     scheduler_stats(p->scheduler, &s);
-    progress_note(&p->progress, s.steps, has_work(p), now_us());
+    progress_note(&p->progress, s.steps, has_work(p), clock_mono_us());
 }
 
 void engine_process_turn(struct engine_process *p)

@@ -9,7 +9,7 @@
 static int64_t clock_us(void *arg)
 {
     (void)arg;
-    return clock_mono_ns() / 1000;
+    return clock_mono_us();
 }
 
 enum status stepper_init(struct stepper *t, struct scheduler *scheduler, struct device *device,

@@ -23,7 +23,7 @@ static void test_the_monotonic_one_never_goes_back(void **state)
     }
 }
 
-static void test_both_units_of_one_clock_agree(void **state)
+static void test_all_units_of_one_clock_agree(void **state)
 {
     (void)state;
     for (int i = 0; i < 100; i++) {
@@ -31,6 +31,7 @@ static void test_both_units_of_one_clock_agree(void **state)
         const int64_t wall_before = clock_wall_us() / 1000, wall = clock_wall_ms();
 
         assert_in_range(mono, mono_before, clock_mono_ns() / 1000000);
+        assert_in_range(clock_mono_us() / 1000, mono, clock_mono_ns() / 1000000);
         /* The wall's may be set back meanwhile, but not by the factor between the units. */
         assert_in_range(wall, wall_before - 60000, wall_before + 60000);
     }
@@ -48,7 +49,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_monotonic_one_never_goes_back),
-        cmocka_unit_test(test_both_units_of_one_clock_agree),
+        cmocka_unit_test(test_all_units_of_one_clock_agree),
         cmocka_unit_test(test_the_wall_shows_unix_time),
     };
 
